@@ -15,7 +15,7 @@ STUBS := $(PROTOS:.proto=_pb2.py)
 CLUSTER := $(BIN)/python -m tests.support.cluster
 COMPILED_TESTS := $(addprefix tests/unit/driver/,allocator explain lint pairs simulation modes)
 
-.PHONY: help venv run test compiled test-compiled test-cluster check fuzz bench cluster cluster-build cluster-down format lock clean
+.PHONY: help venv run test compiled test-compiled test-cluster matrix check fuzz bench cluster cluster-build cluster-down docs format lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,8 +38,9 @@ $(STUBS) &: $(PROTOS) setup.py $(VENV)/.installed
 
 run: venv ## allocate the examples on two real machines (and an FPGA server), without a cluster; CDI files go to ./out
 	@$(BIN)/rootport simulate --topology $(MACHINES)/aws-p4d.24xlarge.yaml --topology $(MACHINES)/azure-nd-h100-v5.yaml \
-	  --topology $(MACHINES)/fpga-server.yaml --gpu-model azure-nd-h100-v5=H100 --nodes 4 \
-	  --vfs-per-nic azure-nd-h100-v5-3=2 --nic-speed aws-p4d.24xlarge=100 --claims examples --out out
+	  --topology $(MACHINES)/fpga-server.yaml --gpu-model azure-nd-h100-v5=H100 --nodes 5 \
+	  --vfs-per-nic azure-nd-h100-v5-3=2 --nic-speed aws-p4d.24xlarge=100 --nic-speed azure-nd-h100-v5-3=400 \
+	  --gpu-policies examples/policies/strategies.yaml --device-policies examples/policies/device-policies.yaml --claims examples --out out
 
 test: check ## format, lint, types, layers, and the tests that need no cluster: minutes
 	@$(BIN)/pytest -n $(JOBS) -m "not cluster and not slow"
@@ -55,6 +56,9 @@ test-compiled: compiled ## compile the allocator as for a wheel, and run the tes
 
 test-cluster: cluster-build ## the other tests, most on a real cluster; KUBERNETES=v1.36.3 takes another version
 	@$(BIN)/pytest -n $(JOBS) -m "cluster or slow"
+
+matrix: venv ## see what works on each version of Kubernetes, and make the table of docs/operator/versions.md (as root; long)
+	@$(BIN)/python -m tests.matrix
 
 check: venv ## format, lint, types and layers only
 	@$(BIN)/ruff format --check --quiet .
@@ -86,6 +90,7 @@ bench: compiled cluster-build ## measure everything: offline tools, plugin, 1,00
 	@$(BIN)/python -m tests.bench.devices_bench
 	@$(BIN)/python -m tests.bench.start_bench
 	@$(BIN)/python -m tests.bench.demand_bench
+	@$(BIN)/python -m tests.bench.placement_bench
 
 cluster: venv ## start a cluster with one real node and Rootport on it (as root), and leave it running
 	@$(CLUSTER) up
@@ -96,8 +101,11 @@ cluster-down: venv ## end what `make cluster` started
 cluster-build: venv ## build Kubernetes and the test images into the cache (once, about a quarter of an hour)
 	@$(CLUSTER) build
 
+docs: venv ## build the documents as a site into ./site, for a browser: site/index.html
+	@$(BIN)/python -m tools.site
+
 lock: venv ## resolve the lock files anew from pyproject.toml (needs pip-tools)
 	@PYTHON=$(PYTHON) bash tools/lock.sh
 
-clean: ## remove .venv, ./out, the gRPC stubs and caches
-	rm -rf $(VENV) out build kubeletplugin/protocol/*_pb2* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+clean: ## remove .venv, ./out, ./site, the gRPC stubs and caches
+	rm -rf $(VENV) out site build kubeletplugin/protocol/*_pb2* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

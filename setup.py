@@ -5,13 +5,16 @@
 - mypyc compiles the allocator, for a wheel only; its Python files are in the wheel as well, and do the same, slower.
   ``ROOTPORT_COMPILE`` in the environment decides: ``auto`` (the default) warns where it cannot be compiled, for example
   without a C compiler, and leaves it at the Python files; ``required`` fails there; ``no`` does not try.
+
+With ``SOURCE_DATE_EPOCH`` in the environment the wheel is the same, byte for byte, whoever builds it and where, as
+long as Python, the compiler and the build's own packages are the same (tests/unit/test_wheel.py).
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from setuptools import Command, Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -99,6 +102,12 @@ class Wheel(bdist_wheel):
                     Path(output).unlink(missing_ok=True)
                 self.distribution.ext_modules = []
         super().run()
+
+    def write_wheelfile(self, *arguments: Any, **settings: Any) -> None:
+        """Write the last file before all are packed; then set modes, which must not depend on who builds."""
+        super().write_wheelfile(*arguments, **settings)
+        for path in Path(self.bdist_dir).rglob("*"):
+            path.chmod(0o755 if path.stat().st_mode & 0o100 else 0o644)
 
 
 def _extensions() -> list[Extension]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,7 +53,7 @@ def https_server(
     explanations: Explanations | None,
     problem: Callable[[], str],
     pages: Mapping[str, Page],
-    conversion: SecretWebhook | None = None,
+    conversions: Sequence[SecretWebhook] = (),
 ) -> HttpsServer:
     """Return the server, not started.
 
@@ -64,7 +64,7 @@ def https_server(
         explanations: Explains claims and pods; None to explain nothing.
         problem: Returns why this controller cannot show the cluster now; empty if it can.
         pages: Pages by the path that callers must have the right to get, such as ``/metrics``.
-        conversion: The webhook that converts pods, beside the other webhook; None for none.
+        conversions: The webhooks that convert pods and claims, beside the other webhook.
 
     Raises:
         InputError: One of the hosts is no DNS name and no IP address.
@@ -92,5 +92,5 @@ def https_server(
         ),
         advise=Advisor(api),
         routes=routes,
-        further=conversion,
+        further=conversions,
     )

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from controller.compatibility.command_line import compatibility, compatibility_options
-from controller.conversion.command_line import conversion_options, pod_conversion, template_collector
+from controller.conversion.command_line import conversion_options, conversion_webhooks, template_collector
 from controller.conversion.counts import ConversionCounter
 from controller.leader.election import LeaderElector
 from controller.lifecycle import LEASE_TIMEOUT_S, no_data, own_label, run
 from controller.metrics import ControllerCounts, ControllerMetrics
 from controller.overview.store import Overview
+from controller.placement.command_line import placement_option, placement_service
 from controller.publisher import Publisher, PublisherOptions
 from driver import __version__
 from driver.adapters.command_line import run_command
@@ -30,15 +31,18 @@ from driver.adapters.http.metrics_page import MetricsPage
 from driver.adapters.http.probe_server import Page
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.logs import LEVELS, configure
+from driver.api.device_policies import DEFAULT_DEVICE_POLICIES
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.errors import InputError
+from driver.model.managed_nodes import LEADER_ANNOTATION
 from driver.modes.rule import Layout
 
 if TYPE_CHECKING:
     from controller.admission.certificate_keeper import FailurePolicy
     from controller.compatibility.service import LabelsOption
     from controller.conversion.reviews import OnRefusal
+    from driver.allocator.features import Features
 
 __all__ = ["command", "main"]
 
@@ -114,6 +118,13 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     "as --gpu-policies is.",
 )
 @click.option(
+    "--device-policies",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="DevicePolicies, in YAML: attributes of the administrator's own, devices that are kept off the offer, and "
+    "NICs with the default route that may be given all the same. Read as --gpu-policies is.",
+)
+@click.option(
     "--gpu-layout",
     type=click.Choice(("auto", *(layout.value for layout in Layout))),
     default="auto",
@@ -149,6 +160,16 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     show_default=True,
     help="Whether these Events and annotations name claims and pods of other namespaces, or only count them.",
 )
+@click.option(
+    "--feature-gates",
+    default="",
+    metavar="GATE=BOOL,...",
+    help="The feature gates of the cluster's API server and kube-scheduler that differ from the defaults of Kubernetes "
+    "1.37, as their own option has them. With DRAListTypeAttributes=true, attributes of devices in several places are "
+    "lists; with DRANodeAllocatableResources=true, GPUs bring the nodeAllocatable of their GpuPolicies. Explanations "
+    "and placement reckon with these gates and the others that explain knows.",
+)
+@placement_option
 @compatibility_options
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log.")
 @click.option(
@@ -208,10 +229,13 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     resync: float,
     gpu_policies: Path | None,
     nic_policies: Path | None,
+    device_policies: Path | None,
     gpu_layout: str,
     mig_gpus_ahead: int,
     explain: bool,  # noqa: FBT001 - a flag
     explain_names: str,
+    feature_gates: str,
+    policy: str,
     pod_annotations: str,
     node_labels: LabelsOption,
     log_level: str,
@@ -243,8 +267,15 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         raise InputError("--convert-resources needs --convert", hint="it says how pods are converted")
     if grace_period <= fresh_for:
         raise InputError("--grace-period must be longer than --fresh-for", hint="the defaults are 60 and 25 seconds")
+    features: Features | None = None
+    if feature_gates:
+        # Imported here, because without it only explanations and placement need the allocator.
+        from driver.allocator.feature_gates import features_of  # noqa: PLC0415
+
+        features = features_of(feature_gates)
     in_force = PoliciesInForce(gpu_policies, default=DEFAULT_POLICIES, flag="--gpu-policies")
     nic_in_force = PoliciesInForce(nic_policies, default=DEFAULT_NIC_POLICIES, flag="--nic-policies")
+    device_in_force = PoliciesInForce(device_policies, default=DEFAULT_DEVICE_POLICIES, flag="--device-policies")
     identity = f"{identity or os.environ.get('POD_NAME') or socket.gethostname()}_{secrets.token_hex(4)}"
     _LOG.info(
         "rootport-controller starts",
@@ -257,8 +288,11 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             "resync_s": resync,
             "gpu_policies": str(gpu_policies or ""),
             "nic_policies": str(nic_policies or ""),
+            "device_policies": str(device_policies or ""),
             "gpu_layout": gpu_layout,
             "mig_gpus_ahead": mig_gpus_ahead,
+            "feature_gates": feature_gates,
+            "placement": policy,
             "pod_annotations": pod_annotations,
             "node_labels": node_labels,
         },
@@ -270,11 +304,17 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         resync_s=resync,
         gpu_layout=None if gpu_layout == "auto" else Layout(gpu_layout),
         mig_gpus_ahead=mig_gpus_ahead,
+        lists=features is not None and features.list_type_attributes,
+        node_allocatable=features is not None and features.node_allocatable_resources,
     )
     counts = ControllerCounts(conversions=ConversionCounter() if convert else None)
     connect = partial(KubernetesApi.connect, kubeconfig=kubeconfig, on_write=counts.writes)
     elector = LeaderElector(
-        connect(timeout_s=LEASE_TIMEOUT_S), namespace=namespace, name=options.leader_lease, identity=identity
+        connect(timeout_s=LEASE_TIMEOUT_S),
+        namespace=namespace,
+        name=options.leader_lease,
+        identity=identity,
+        annotations={} if policy == "none" else {LEADER_ANNOTATION: f"{policy} {identity}"},
     )
     api = connect(skipped=counts.skipped)
     overview = Overview() if https_port or health_port else None  # metrics read it as well
@@ -283,25 +323,39 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         # Imported here, because only these need the allocator and CEL.
         from controller.demand.follower import DemandFollower  # noqa: PLC0415
         from controller.explanations.service import Explanations  # noqa: PLC0415
+        from driver.explain.known.placing import Placing  # noqa: PLC0415
 
         explanations = Explanations(
             api,
             instance=options.leader_lease,
             all_names=explain_names == "all",
+            features=features,
+            placing=Placing(holder=identity, policy="" if policy == "none" else policy),
+            why_not_placed=lambda pod_uid: placing.why_not(pod_uid) if placing else "",
             pending_changed=overview.claims_changed if overview else lambda: None,
             timed=partial(counts.passes.timed, "explain"),
         )
         demand = DemandFollower(explanations.handler, is_synced=explanations.is_synced)
+    placing = placement_service(
+        api,
+        policy,
+        identity=identity,
+        instance=options.leader_lease,
+        may_write=lambda: elector.leads and not elector.overdue,
+        features=features,
+    )
     publisher = Publisher(
         api,
         options,
         policies=in_force,
         nic_policies=nic_in_force,
+        device_policies=device_in_force,
         explanations=explanations,
         demand=demand,
         compatibility=compatibility(api, pod_annotations, node_labels),
         overview=overview,
         collector=template_collector(api, counts.conversions),
+        placement=placing,
         timed=counts.passes.timed,
     )
     metrics = ControllerMetrics(
@@ -310,6 +364,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         nodes=lambda: overview.nodes() if overview else (),
         pending=lambda: explanations.pending if explanations else (),
         put_off=lambda: explanations.put_off if explanations else 0,
+        placement=lambda: placing.counts if placing else None,
     )
     pages: dict[str, Page] = {"/metrics": MetricsPage(metrics.families)}
     server = None
@@ -329,7 +384,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             explanations=explanations,
             problem=lambda: no_data(elector, publisher),
             pages=pages,
-            conversion=pod_conversion(
+            conversions=conversion_webhooks(
                 connect,
                 counts.conversions,
                 resources=convert_resources,

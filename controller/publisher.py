@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from controller.alignment.reconciler import AlignmentReconciler
+from controller.binding.announcer import ClaimAnnouncer
+from controller.cluster.event_forwarder import BothHandlers, ClusterEventHandler
 from controller.cluster.informers import ClusterInformers
 from controller.cluster.liveness import Liveness, LivenessTracker
 from controller.devices.pace import DevicePace
@@ -32,6 +34,7 @@ from controller.work_loop import work
 from controller.work_queue import WorkQueue
 from driver.adapters.files.policies_in_force import PoliciesInForce
 from driver.adapters.kubernetes.api import KubernetesApi
+from driver.api.device_policies import DEFAULT_DEVICE_POLICIES, DevicePolicies
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.modes.rule import Layout
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from controller.conversion.collector import TemplateCollector
     from controller.demand.follower import DemandFollower
     from controller.explanations.service import Explanations
+    from controller.placement.service import PlacementService
 
 __all__ = ["Publisher", "PublisherOptions"]
 
@@ -53,6 +57,9 @@ _TICK_S: Final = 0.5
 _SETTLE_S: Final = 0.3
 # A claim's results, and its pods, are written at once, and its Device should show them within a second.
 _DEVICES_SETTLE_S: Final = 0.1
+# Pods that are scheduled together are written to their node at once. kube-scheduler looks every five seconds whether a
+# claim is ready, and a node needs well below a second.
+_AWAITED_SETTLE_S: Final = 0.2
 # The scheduler reserves a pod's claims one after the other, and only all of them together can be judged.
 _PODS_SETTLE_S: Final = 2.0
 _EVENTS_PER_S: Final = 10.0
@@ -67,12 +74,16 @@ _WORKERS: Final = frozenset(
         "slices-slow",
         "devices",
         "alignment",
+        "binding",
         "explanations",
+        "placement",
         "pod-annotations",
         "node-labels",
         "template-collector",
     }
 )
+# How soon a node's slices are looked at again that keep the taint of managed nodes for a moment.
+_LEAVING_S: Final = 1.0
 # Longer than the controller's own Lease goes without a renewal while it leads.
 _MAX_GAP_S: Final = 15.0
 
@@ -92,6 +103,8 @@ class PublisherOptions:
             ``lean``.
         closed_s: How long a device is closed before it may leave the slices (:mod:`driver.modes.transition`).
         list_claims_every_s: How often claims are listed to find out whether such devices are free, at most.
+        lists: Whether attributes may be lists (DRAListTypeAttributes), if the API server keeps them.
+        node_allocatable: Whether GPUs may bring CPU and memory of the node (DRANodeAllocatableResources), likewise.
     """
 
     namespace: str = "rootport-system"
@@ -103,6 +116,8 @@ class PublisherOptions:
     mig_gpus_ahead: int = 1
     closed_s: float = CLOSED_S
     list_claims_every_s: float = EVERY_S
+    lists: bool = False
+    node_allocatable: bool = False
 
 
 class Publisher:
@@ -113,11 +128,13 @@ class Publisher:
         options: The settings.
         policies: The GPU policies; None for the defaults.
         nic_policies: The NIC policies; None for the defaults.
+        device_policies: The device policies; None for the defaults.
         explanations: Explains pending claims; None to do without.
         demand: Makes the modes of GPUs follow pending claims; None to do without.
         compatibility: Writes what other systems' tools read; None to do without.
         overview: Gets the nodes' states; None to do without.
         collector: Deletes templates that nothing names; None to do without.
+        placement: Allocates the devices of managed nodes; None to leave all to kube-scheduler.
         timed: Called with ``slices`` or ``devices`` for each time that a key is reconciled; returns what times it.
     """
 
@@ -128,17 +145,20 @@ class Publisher:
         *,
         policies: PoliciesInForce[GpuPolicies] | None = None,
         nic_policies: PoliciesInForce[NicPolicies] | None = None,
+        device_policies: PoliciesInForce[DevicePolicies] | None = None,
         explanations: Explanations | None = None,
         demand: DemandFollower | None = None,
         compatibility: Compatibility | None = None,
         overview: NodeEventHandler | None = None,
         collector: TemplateCollector | None = None,
+        placement: PlacementService | None = None,
         timed: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._options = options
         self._explanations = explanations
         self._demand = demand
         self._collector = collector
+        self._placement = placement
         self._compatibility = compatibility
         self._timed = timed
         self._stop = threading.Event()
@@ -149,6 +169,7 @@ class Publisher:
         self._slices_first = Precedence(self._nodes, wait=self._stop.wait)
         self._labels = WorkQueue(cpu_clock=self._device_pace.cost_s)
         self._pods = WorkQueue(max_delay_s=_MAX_EVENT_DELAY_S)
+        self._awaited = WorkQueue()
         self._liveness = LivenessTracker(fresh_for_s=options.fresh_for_s, grace_s=options.grace_s, max_gap_s=_MAX_GAP_S)
         self._informers = ClusterInformers(
             api,
@@ -159,12 +180,14 @@ class Publisher:
             enqueue_devices=lambda label: self._labels.add(label, after_s=_DEVICES_SETTLE_S),
             enqueue_pod=self._pod_changed,
             use_changed=self._use_changed,
-            handler=explanations.handler if explanations else None,
+            awaited_changed=lambda node: self._awaited.add(node, after_s=_AWAITED_SETTLE_S),
+            handler=_handler(explanations, placement),
         )
         self._condition = PublishedCondition(api)
-        self._features = SliceFeatures(api)
+        self._features = SliceFeatures(api, lists=options.lists, node_allocatable=options.node_allocatable)
         self._policies = policies or PoliciesInForce(None, default=DEFAULT_POLICIES, flag="")
         self._nic_policies = nic_policies or PoliciesInForce(None, default=DEFAULT_NIC_POLICIES, flag="")
+        self._device_policies = device_policies or PoliciesInForce(None, default=DEFAULT_DEVICE_POLICIES, flag="")
         self._layout = LayoutInForce(
             api,
             has_counters=lambda: self._features.has_counters,
@@ -179,6 +202,7 @@ class Publisher:
             wishes=self._wishes,
             in_use=lambda node: [item.device for item in self._informers.allocations(node)],
             policies=lambda: self._policies.now,
+            device_policies=lambda: self._device_policies.now,
             has_taints=lambda: self._features.has_taints,
             mig_gpus_ahead=options.mig_gpus_ahead,
             closed_s=options.closed_s,
@@ -189,6 +213,7 @@ class Publisher:
             features=self._features,
             policies=lambda: self._policies.now,
             nic_policies=lambda: self._nic_policies.now,
+            device_policies=lambda: self._device_policies.now,
         )
         self._slice_reconciler = SliceReconciler(
             api,
@@ -200,12 +225,15 @@ class Publisher:
             condition=self._condition,
             policies=lambda: self._policies.now,
             nic_policies=lambda: self._nic_policies.now,
+            device_policies=lambda: self._device_policies.now,
             modes=self._modes,
+            is_tainted=self._is_tainted,
         )
         self._device_reconciler = DeviceReconciler(
             api,
             informers=self._informers,
             policies=lambda: self._policies.now,
+            device_policies=lambda: self._device_policies.now,
             modes_follow_demand=self._modes_follow_demand,
             stop=self._stop,
             pause=self._wait_for_slices,
@@ -213,6 +241,9 @@ class Publisher:
             instance=options.leader_lease,
             liveness=self._liveness,
             handler=overview,
+        )
+        self._announcer = ClaimAnnouncer(
+            api, awaiting=self._informers.awaiting.of_node, inventory=self._informers.inventory
         )
         self._alignment_reconciler = AlignmentReconciler(
             api,
@@ -243,10 +274,18 @@ class Publisher:
             threading.Thread(target=self._work_on_nodes, args=(True,), name="slices-slow", daemon=True),
             threading.Thread(target=self._work_on_devices, name="devices", daemon=True),
             threading.Thread(target=self._work_on_pods, name="alignment", daemon=True),
+            threading.Thread(target=self._work_on_awaited, name="binding", daemon=True),
             threading.Thread(target=self._claim_lists.run, args=(self._stop,), name="claim-lists", daemon=True),
             threading.Thread(target=self._tick, name="ticks", daemon=True),
         ]
         self._threads = [*self._informers.start(self._stop, devices_after=self._wait_for_first_slices), *workers]
+        if self._placement is not None:  # before the workers, which ask it for the taints of managed nodes
+            self._threads += self._placement.start(
+                self._stop,
+                is_synced=lambda: self._informers.is_synced,
+                is_labelled=self._informers.is_labelled_managed,
+                pools=self._informers.slices.pools,
+            )
         for thread in workers:
             thread.start()
         if self._explanations is not None:
@@ -278,8 +317,11 @@ class Publisher:
         self._nodes.close()
         self._labels.close()
         self._pods.close()
+        self._awaited.close()
         if self._compatibility is not None:
             self._compatibility.close()
+        if self._placement is not None:
+            self._placement.close()
         end = time.monotonic() + timeout_s
         workers = [thread for thread in self._threads if thread.name in _WORKERS]
         for thread in workers:
@@ -306,6 +348,10 @@ class Publisher:
 
         work(self._pods, "pod_uid", after_slices, stop=self._stop, may_start=lambda: self._informers.devices_are_synced)
 
+    def _work_on_awaited(self) -> None:
+        reconcile = self._announcer.reconcile
+        work(self._awaited, "node", reconcile, stop=self._stop, may_start=lambda: self._informers.is_synced)
+
     def _timing(self, name: str, reconcile: Callable[[str], float | None]) -> Callable[[str], float | None]:
         def timed(key: str) -> float | None:
             with self._timed(name):
@@ -324,7 +370,8 @@ class Publisher:
                     _LOG.exception("unexpected error; will be tried again at the next tick")
 
     def _check_policies(self) -> None:
-        if any([self._policies.reload(), self._nic_policies.reload()]):  # a list: both files are checked each time
+        files = (self._policies, self._nic_policies, self._device_policies)
+        if sum(file.reload() for file in files):  # each file is checked each time
             self._enqueue_all()
 
     def _check_layout(self) -> None:
@@ -336,8 +383,18 @@ class Publisher:
         """Return whether each GPU can be had in any mode that the policies offer, at once or soon."""
         return self._layout.now.layout is Layout.FULL or (self._demand is not None and self._features.has_taints)
 
+    def _is_tainted(self, node: str) -> bool:
+        """Return whether a node's devices are to have the taint of managed nodes."""
+        if self._placement is None:
+            return False
+        if self._placement.is_leaving(node):
+            self._nodes.add(node, after_s=_LEAVING_S)
+        return self._placement.is_tainted(node)
+
     def _node_changed(self, node: str) -> None:
         self._nodes.add(node, after_s=_SETTLE_S)
+        if self._informers.awaiting.of_node(node):  # its inventory may be a new object
+            self._awaited.add(node, after_s=_AWAITED_SETTLE_S)
         if self._compatibility is not None:
             self._compatibility.node_changed(node)
 
@@ -362,18 +419,22 @@ class Publisher:
 
     def _resync_if_due(self) -> None:
         now = time.monotonic()
+        is_first = self._resynced is None
         if self._resynced is None or now - self._resynced >= self._options.resync_s:
             self._resynced = now
             self._condition.forget()
+            self._announcer.forget()
             self._features.forget()
             self._layout.forget()
-            self._enqueue_all()
+            self._enqueue_all(is_first=is_first)
 
-    def _enqueue_all(self) -> None:
+    def _enqueue_all(self, *, is_first: bool = False) -> None:
         nodes, labels = self._informers.known()
         _LOG.info("looking at everything", extra={"nodes": len(nodes)})
         for node in nodes:
             self._nodes.add(node)
+            if is_first or self._informers.awaiting.of_node(node):
+                self._awaited.add(node, after_s=_AWAITED_SETTLE_S)
         for label in labels:
             self._labels.add(label, after_s=_DEVICES_SETTLE_S)
 
@@ -392,3 +453,11 @@ class Publisher:
         """Wait before a write of a Device: slices come first, and etcd has other work."""
         self._slices_first.wait()
         self._device_pace.pause()
+
+
+def _handler(explanations: Explanations | None, placement: PlacementService | None) -> ClusterEventHandler | None:
+    if explanations is not None and placement is not None:
+        return BothHandlers(explanations.handler, placement.handler)
+    if explanations is not None:
+        return explanations.handler
+    return placement.handler if placement is not None else None

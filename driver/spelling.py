@@ -95,11 +95,14 @@ def unlikeness(text: str, other: str) -> tuple[float, list[int]]:
 
 
 def nearest_name(text: str, known: Sequence[str]) -> str | None:
-    """Return the name that was meant: by case and separators, as a part of what was written, or by spelling."""
+    """Return the name that was meant: by case and separators, as a part of what was written, by spelling, in short."""
     short = text[:_LONGEST]
     same = alike(short, known)
     if same is not None:
         return same
     # "mpsConfig" is mps; the longest name that is in it says most.
     parts = [name for name in known if is_part(plain(name), plain(short))]
-    return max(parts, key=len, default=nearest(short, known))
+    if parts:
+        return max(parts, key=len)
+    begun = [name for name in known if len(plain(short)) >= _SHORTEST_PART and plain(name).startswith(plain(short))]
+    return nearest(short, known) or (begun[0] if len(begun) == 1 else None)

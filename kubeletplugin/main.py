@@ -16,7 +16,7 @@ from driver import __version__
 from driver.adapters import logs
 from driver.adapters.command_line import run_command
 from driver.adapters.http.clients import READERS
-from kubeletplugin.options import Options
+from kubeletplugin.options import BEFORE_BINDING_TYPES, Options
 
 __all__ = ["command", "main"]
 
@@ -111,6 +111,7 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
     "--cni-program",
     type=_PATH,
     default=_DEFAULTS.cni_program,
+    show_default="libexec/rootport-cni of its Python environment",
     help="Rootport's CNI plugin, which is copied to --cni-bin-dir.",
 )
 @click.option(
@@ -119,6 +120,13 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
     default=None,
     show_default="GPUs are shared as claims ask",
     help="The administrator's GpuPolicies, of which the plugin holds claims to strategies and timeSlicingIntervals.",
+)
+@click.option(
+    "--device-policies",
+    type=_PATH,
+    default=None,
+    show_default="the interface with the default route stays",
+    help="The administrator's DevicePolicies, of which the plugin reads defaultRoute.",
 )
 @click.option("--namespace", default=_DEFAULTS.namespace, help="Rootport's namespace; the node's Lease is there.")
 @click.option(
@@ -192,11 +200,21 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
     help="Extended resources (openshift.io/storage_vfs; openshift.io/* for a whole domain) and DRA drivers that are no "
     "rivals: what they give out is none of the devices that Rootport publishes. Devices of others get a taint.",
 )
+@click.option(
+    "--prepare-before-binding",
+    type=click.Choice(BEFORE_BINDING_TYPES),
+    multiple=True,
+    show_default="none",
+    help="Prepare claims for devices of this type before their pods are bound to the node (KEP-5007): kube-scheduler "
+    "waits for that, and chooses other devices where it fails. A pod that waits is bound about five seconds later. May "
+    "be given several times.",
+)
 @click.version_option(__version__, prog_name=_NAME)
-def command(tolerated_rivals: str, **flags: Any) -> int:
+def command(tolerated_rivals: str, prepare_before_binding: tuple[str, ...], **flags: Any) -> int:
     """Check the options and run the plugin; return the exit code."""
     names = tuple(name.strip() for name in tolerated_rivals.split(",") if name.strip())
-    options = Options(tolerated_rivals=names, **flags)
+    types = tuple(sorted(set(prepare_before_binding)))
+    options = Options(tolerated_rivals=names, prepare_before_binding=types, **flags)
     options.check()
     logs.configure(options.log_level)
     run = import_module("kubeletplugin.process").run

@@ -14,10 +14,13 @@ from driver.adapters.logs import LEVELS
 from driver.api.validation.names import label, subdomain
 from driver.errors import InputError
 
-__all__ = ["LEASE_DURATION_S", "Options"]
+__all__ = ["BEFORE_BINDING_TYPES", "LEASE_DURATION_S", "Options"]
 
 LEASE_DURATION_S: Final = 40
 """How long a heartbeat holds: one lost renewal, or two, must not look like a dead node."""
+
+BEFORE_BINDING_TYPES: Final = ("mig", "rdma-vf")
+"""The types of devices (:class:`driver.model.devices.DeviceType`) whose preparation changes the node."""
 
 _KUBELET: Final = Path("/var/lib/kubelet")
 _MAX_SOCKET_PATH: Final = 107  # sun_path of Linux's sockaddr_un, less its closing zero
@@ -42,6 +45,7 @@ class Options:
         plugin_dir: Sockets and checkpoint; both the kubelet and this process know it by this path.
         hami_core: HAMi-core's library on the host; it need not be there.
         gpu_policies: The file of the administrator's GpuPolicies, which need not be there; None: there are none.
+        device_policies: Likewise of DevicePolicies.
         registry_dir: Where the kubelet watches for plugins.
         pod_resources_socket: The kubelet's PodResources socket; it need not be there.
         cdi_dir: Where the runtime reads CDI specs.
@@ -60,6 +64,7 @@ class Options:
         health_port: For healthz, readyz and metrics; 0 for none.
         metrics_readers: Who may read the metrics there.
         rival_hold_s: For how many seconds a rival counts after it was last seen.
+        prepare_before_binding: The types of devices that are prepared before a pod is bound to the node.
         tolerated_rivals: The names of extended resources and DRA drivers that are no rivals.
     """
 
@@ -69,6 +74,7 @@ class Options:
     device_root: str = ""
     hami_core: Path = Path("/usr/local/vgpu/libvgpu.so")
     gpu_policies: Path | None = None
+    device_policies: Path | None = None
     plugin_dir: Path = _KUBELET / "plugins" / DRIVER_NAME
     registry_dir: Path = _KUBELET / "plugins_registry"
     pod_resources_socket: Path = _KUBELET / "pod-resources" / "kubelet.sock"
@@ -88,6 +94,7 @@ class Options:
     metrics_readers: Readers = "everyone"
     rival_hold_s: float = 300.0
     tolerated_rivals: tuple[str, ...] = ()
+    prepare_before_binding: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Refuse what cannot work.

@@ -14,7 +14,7 @@ from driver.api.claim_reference import ClaimReference
 from driver.errors import RootportError
 from driver.plan import PreparedDevice
 
-__all__ = ["ClaimPrepared", "ClaimService", "DeviceHealth", "HealthSource", "RegistrationListener"]
+__all__ = ["ClaimPrepared", "ClaimService", "DeviceHealth", "HealthSource", "RegistrationListener", "StreamListener"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +84,18 @@ class HealthSource(Protocol):
 
     def wait(self, version: int, timeout_s: float) -> int:
         """Wait until the version is no longer ``version``, at most ``timeout_s`` seconds; returns the version then."""
+        ...
+
+
+class StreamListener(Protocol):
+    """Learns which streams of the devices' health are open. Must not block, and may be called from any thread."""
+
+    def opened(self, service: str) -> None:
+        """Learn that a client has opened a stream of this gRPC service."""
+        ...
+
+    def closed(self, service: str) -> None:
+        """Learn that such a stream has ended."""
         ...
 
 

@@ -2,6 +2,9 @@
 
 A test that needs a tool which not every desk has says so by a marker (``needs_cc``, ``needs_go``): where the tool is
 missing the test is skipped with a reason, but under CI=true it fails, so that CI never loses tests in silence.
+
+A test that cannot hold on every version of Kubernetes (``KUBERNETES``) says so by the markers ``since_kubernetes`` and
+``until_kubernetes``: on other versions it is skipped with its reason. CI runs the main version.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support.needed_tools import require_tool
+from tests.support.needed_tools import require_kubernetes, require_tool
 from tests.support.stub_nvml import StubNvml, build
 
 # No deadlines: how long an example takes is the machine's affair, and `make bench`'s. CI tries the same examples every
@@ -28,18 +31,18 @@ settings.load_profile("rootport")
 os.environ.pop("COLUMNS", None)
 
 _TOOLS: Final = {"needs_cc": "cc", "needs_go": "go"}
-_OF_A_CLUSTER: Final = frozenset({"cluster_binaries", "promtool", "browser"})
+_OF_A_CLUSTER: Final = frozenset({"cluster_binaries", "helm", "promtool", "browser"})
 """Fixtures whose parts are built or downloaded outside the Python packages."""
 
 
 class _OneRealNode(LoadScopeScheduling):
-    """Gives a test to whichever process is free, but all of tests/e2e to one: they share a real node.
+    """Gives a test to whichever process is free, but all of tests/e2e and tests/matrix to one: they share a real node.
 
     ``--dist loadgroup`` would do, but pytest-xdist 3.8 loses its groups under pytest 9.2.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "tests/e2e" if nodeid.startswith("tests/e2e/") else nodeid
+        return "a real node" if nodeid.startswith(("tests/e2e/", "tests/matrix/")) else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
@@ -78,6 +81,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker, tool in _TOOLS.items():
         if item.get_closest_marker(marker) is not None:
             require_tool(tool)
+    for marker in item.iter_markers("since_kubernetes"):
+        require_kubernetes(*marker.args)
+    for marker in item.iter_markers("until_kubernetes"):
+        newest, why = marker.args
+        require_kubernetes(0, why, newest=newest)
 
 
 @pytest.fixture(name="require_tool", scope="session")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
+import re
 import secrets
 import threading
 from collections.abc import Callable, Iterable
@@ -36,6 +37,7 @@ _FIRST_RETRY_S: Final = 0.5
 _COMPONENTS: Final = "resourceclasses/components"
 _PATH_KEY: Final = "path"
 _PATH_BYTES: Final = 24
+_PATH: Final = re.compile("[0-9a-f]{48}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +155,7 @@ class CertificateKeeper:
         )
         is_path_due = not path and any(kept.secret_path_below for kept in self._options.configurations)
         if is_path_due:
-            path = secrets.token_urlsafe(_PATH_BYTES)
+            path = secrets.token_hex(_PATH_BYTES)
         if is_path_due or wanted != held:
             self._write(secret, wanted, path)
         # Before API servers send anything there.
@@ -263,8 +265,13 @@ def _has(stored: object, wanted: object) -> bool:
 
 
 def _path(secret: JsonObject) -> str:
+    """Return the last part of the secret path; empty if it has none that API servers take.
+
+    Each part of ``clientConfig.service.path`` has to be a DNS subdomain (``ValidateWebhookService`` in
+    k8s.io/apiserver v0.37.2): controllers before 0.1.0 wrote capitals and underscores.
+    """
     text = _decoded((secret.get("data") or {}).get(_PATH_KEY)).decode(errors="replace")
-    return text if text.isascii() and text.replace("-", "a").replace("_", "a").isalnum() else ""
+    return text if _PATH.fullmatch(text) else ""
 
 
 def _trusted(configuration: JsonObject) -> frozenset[bytes]:

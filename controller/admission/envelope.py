@@ -20,6 +20,7 @@ __all__ = [
     "AdmissionRequest",
     "BadReviewError",
     "answered",
+    "bounded_warnings",
     "invalid",
     "members_of",
     "read_review",
@@ -156,6 +157,12 @@ def invalid(request: AdmissionRequest, group: str, problem: str, errors: Sequenc
 def warnings_of(texts: Iterable[str]) -> list[str]:
     """Return texts as the API server passes them on: at most :data:`MAX_WARNINGS`, of 256 characters."""
     return [_cut(text, _MAX_WARNING) for text in islice(texts, MAX_WARNINGS)]
+
+
+def bounded_warnings(lines: Sequence[str]) -> list[str]:
+    """Return texts as :func:`warnings_of`; of more than :data:`MAX_WARNINGS`, the last says how many are left out."""
+    more = len(lines) - MAX_WARNINGS + 1
+    return warnings_of([*lines[: MAX_WARNINGS - 1], f"and {more} more"] if more > 1 else lines)
 
 
 def _cut(text: str, most: int) -> str:

@@ -86,7 +86,8 @@ def _claim_errors(spec: JsonObject, where: str) -> Iterator[FieldError]:
 
 
 def _share_errors(part: JsonObject, where: str) -> Iterator[FieldError]:
-    own = _text(part.get("deviceClassName")).endswith(_OF_CLASSES)
+    device_class = _text(part.get("deviceClassName"))
+    own = device_class.endswith(_OF_CLASSES)
     amounts: dict[str, Quantity] = {}
     for key, value in islice(members_of(members_of(part.get("capacity")).get("requests")).items(), _MAX_ENTRIES):
         # Other drivers' devices have memory as well, and their own rules for it.
@@ -95,7 +96,7 @@ def _share_errors(part: JsonObject, where: str) -> Iterator[FieldError]:
                 amounts[key] = Quantity(str(value)[: _MAX_QUANTITY + 1])
             except ValueError:
                 continue  # the API server refuses it itself
-    yield from share_errors(amounts, f"{where}.capacity.requests")
+    yield from share_errors(amounts, f"{where}.capacity.requests", device_class)
 
 
 def _config_errors(entries: object, where: str, *, source: str) -> Iterator[FieldError]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
@@ -49,7 +49,7 @@ _REVIEWS: Final = 2  # at once, in threads of their own, so that other requests 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretWebhook:
-    """A webhook whose reviews have side effects, and so are taken from API servers alone.
+    """A webhook whose reviews have side effects, or tell what not everybody may know: API servers alone may send them.
 
     An API server shows webhooks no credentials. What others do not know is the path, which is in the Secret and in the
     webhook's configuration: :attr:`KeptConfiguration.secret_path_below`.
@@ -94,7 +94,7 @@ class Webhook:
         options: The settings.
         routes: The other routes, by path prefix.
         advise: Returns warnings about a claim.
-        further: Another webhook; None for none.
+        further: Other webhooks.
 
     Raises:
         InputError: One of the hosts is no DNS name and no IP address.
@@ -108,7 +108,7 @@ class Webhook:
         *,
         routes: Mapping[str, Route] | None = None,
         advise: Advise = lambda _: (),
-        further: SecretWebhook | None = None,
+        further: Sequence[SecretWebhook] = (),
     ) -> None:
         hosts = [certificate_host(text) for text in options.hosts]
         every, threads = dict(routes or {}), {}
@@ -120,11 +120,11 @@ class Webhook:
                 component="webhook",
             )
         ]
-        if further is not None:
-            configurations.append(further.configuration)
-            path = further.configuration.secret_path_below
-            every[path] = self._secret_route(path, _review_route(further.review))
-            threads[path] = further.threads
+        for hook in further:
+            configurations.append(hook.configuration)
+            path = hook.configuration.secret_path_below
+            every[path] = self._secret_route(path, _review_route(hook.review))
+            threads[path] = hook.threads
         self._server = admission_server(options.port, advise=advise, routes=every, own_threads=threads)
         names = (*service_names(SERVICE, options.namespace), *hosts)
         self._keeper = CertificateKeeper(

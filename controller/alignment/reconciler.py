@@ -1,4 +1,4 @@
-"""Reports a pod whose GPUs and NICs could have been nearer to each other, by an Event."""
+"""Reports a pod whose GPUs and NICs are far apart, or could have been nearer to each other, by an Event."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from controller.cluster.pod_index import PodDevices
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import AlreadyExistsError, InvalidError, NotFoundError
 from driver.adapters.kubernetes.resources import EVENTS_K8S_IO
-from driver.model.alignment import Misalignment, misalignments
+from driver.model.alignment import Misalignment, PairDistance, misalignments
 from driver.model.devices import DeviceType
 from driver.model.parts import named_devices
-from driver.objects.alignment_events import alignment_event
+from driver.objects.alignment_events import alignment_event, far_pairs
 
 __all__ = ["AlignmentReconciler"]
 
@@ -67,15 +67,15 @@ class AlignmentReconciler:
             return
         if uid in self._reported:
             return
-        found = self._misalignments(pod)
-        if not found or self._pause():
+        found, far = self._found(pod)
+        if not (found or far) or self._pause():
             return
-        self._write(pod, found)
+        self._write(pod, found, far)
         self._reported.add(uid)
 
-    def _write(self, pod: PodDevices, found: tuple[Misalignment, ...]) -> None:
+    def _write(self, pod: PodDevices, found: tuple[Misalignment, ...], far: tuple[PairDistance, ...]) -> None:
         event = alignment_event(
-            pod.pod, allocations=pod.allocations, found=found, instance=self._instance, now=datetime.now(UTC)
+            pod.pod, allocations=pod.allocations, found=found, far=far, instance=self._instance, now=datetime.now(UTC)
         )
         fields = {"namespace": pod.allocations[0].namespace, "pod": pod.pod.name, "uid": pod.pod.uid}
         try:
@@ -88,21 +88,23 @@ class AlignmentReconciler:
             # Another try is refused as well.
             _LOG.error("event refused", extra=fields | {"error": str(error)})
             return
-        _LOG.info("devices are not aligned", extra=fields | {"gpus": len(found)})
+        _LOG.info("devices are not aligned", extra=fields | {"gpus": len(far or found)})
 
-    def _misalignments(self, pod: PodDevices) -> tuple[Misalignment, ...]:
+    def _found(self, pod: PodDevices) -> tuple[tuple[Misalignment, ...], tuple[PairDistance, ...]]:
+        """Return what could have been nearer, and what a ladder's last rung gave."""
         names = {item.device for item in pod.allocations}
         nodes = {item.pool for item in pod.allocations}
         if len(nodes) > 1:
-            return ()  # a pod is on one node: these allocations are not those of a running pod
+            return (), ()  # a pod is on one node: these allocations are not those of a running pod
         nics = {name for name in names if name.startswith(_NICS)}
         if not nics or nics == names:
-            return ()  # to read an inventory may take 5 ms
+            return (), ()  # to read an inventory may take 5 ms
         stored = self._inventory(nodes.pop())
         inventory = None if stored is None else stored.inventory()
         if inventory is None or isinstance(inventory, Unreadable):
-            return ()  # the node's condition says why
+            return (), ()  # the node's condition says why
         devices = named_devices(inventory, names)
         if len(devices) < len(names):
-            return ()  # what is gone may have been the near one
-        return misalignments(inventory, [devices[item.device] for item in pod.allocations])
+            return (), ()  # what is gone may have been the near one
+        found = misalignments(inventory, [devices[item.device] for item in pod.allocations])
+        return found, far_pairs(inventory, pod.allocations)

@@ -23,7 +23,7 @@ _QUANTITIES: Final[_Json] = {"type": "object", "additionalProperties": _STRING}
 _BY_MINOR: Final[_Json] = {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Quantities"}}
 _BY_TYPE: Final[_Json] = {"type": "object", "additionalProperties": _BY_MINOR}
 _STATE: Final[_Json] = {"enum": ["Ready", "NotReady", "Silent"]}
-_NODE_EXTRAS: Final[_Json] = {"reason": _STRING, "cannotPrepare": {"type": "boolean"}}
+_NODE_EXTRAS: Final[_Json] = {"reason": _STRING, "cannotPrepare": {"type": "boolean"}, "managed": {"type": "boolean"}}
 
 
 def openapi_route() -> Route:
@@ -202,6 +202,7 @@ def _schemas() -> _Json:
             "core": amount,
             "memory": amount,
             "bandwidth": amount,
+            "bandwidthRatio": amount,
             "vfs": amount,
             "freeCore": _COUNT,
             "freeMemory": _COUNT,

@@ -10,7 +10,7 @@ from controller.cluster.packed import PACKED, pack
 from driver.adapters.kubernetes.reflector import keep
 from driver.adapters.kubernetes.resources import JsonObject, Resource
 
-__all__ = ["ClusterEvent", "ClusterEventHandler", "EventForwarder", "Transform"]
+__all__ = ["BothHandlers", "ClusterEvent", "ClusterEventHandler", "EventForwarder", "Transform"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,28 @@ class ClusterEventHandler(Protocol):
 
     def observe_claim(self, metadata: Mapping[str, Any]) -> None:
         """Take in the metadata of a claim that is new or has changed."""
+
+
+class BothHandlers:
+    """Hands every change to two handlers."""
+
+    def __init__(self, one: ClusterEventHandler, other: ClusterEventHandler) -> None:
+        self._handlers = (one, other)
+
+    def put(self, kind: str, key: str, data: bytes) -> None:
+        """Take in an object that is new or has changed."""
+        for handler in self._handlers:
+            handler.put(kind, key, data)
+
+    def remove(self, kind: str, key: str) -> None:
+        """Drop an object that is gone."""
+        for handler in self._handlers:
+            handler.remove(kind, key)
+
+    def observe_claim(self, metadata: Mapping[str, Any]) -> None:
+        """Take in the metadata of a claim that is new or has changed."""
+        for handler in self._handlers:
+            handler.observe_claim(metadata)
 
 
 class Transform(Protocol):

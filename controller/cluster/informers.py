@@ -6,9 +6,10 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from controller.cluster.allocation_index import AllocationIndex
+from controller.cluster.awaiting_claims import AwaitingClaims
 from controller.cluster.event_forwarder import ClusterEvent, ClusterEventHandler, EventForwarder
 from controller.cluster.expected_devices import ExpectedDevices
 from controller.cluster.inventories import InventoryCache, StoredInventory
@@ -18,7 +19,10 @@ from controller.cluster.pod_index import PodIndex
 from controller.cluster.slice_cache import SliceCache
 from controller.cluster.stored_devices import is_same_but_status, transform_device
 from controller.cluster.transforms import (
+    AWAITED,
     HEALTH,
+    NODE_ALLOCATABLE,
+    UID,
     claim_event,
     claim_metadata,
     inventory_event,
@@ -39,11 +43,15 @@ from driver.adapters.kubernetes.resources import (
     RESOURCE_SLICES,
     JsonObject,
 )
+from driver.api.claim_reference import ClaimReference
+from driver.model.managed_nodes import is_labelled
 from driver.objects.claims import ClaimAllocation
-from driver.objects.consumers import PodConsumer
+from driver.objects.consumers import Consumer
 from driver.objects.names import NODE_LABEL, node_label
 
 __all__ = ["ClusterInformers"]
+
+_NO_TRAITS: Final = (False, False)
 
 
 class ClusterInformers:
@@ -58,6 +66,7 @@ class ClusterInformers:
         enqueue_devices: Called with a node's label value when its Device objects may have to change.
         enqueue_pod: Called with the UID of a pod whose claims' devices have changed.
         use_changed: Called with the name of a node when claims have other devices of it than before.
+        awaited_changed: Called with the name of a node when other claims wait for its plugin than before.
         handler: Gets the slices of all drivers, the claims, the Nodes and the inventories; without one, less is read.
     """
 
@@ -72,6 +81,7 @@ class ClusterInformers:
         enqueue_devices: Callable[[str], None],
         enqueue_pod: Callable[[str], None] = lambda _uid: None,
         use_changed: Callable[[str], None] = lambda _node: None,
+        awaited_changed: Callable[[str], None] = lambda _node: None,
         handler: ClusterEventHandler | None = None,
     ) -> None:
         self._namespace = namespace
@@ -81,9 +91,11 @@ class ClusterInformers:
         self._enqueue_node = enqueue_node
         self._enqueue_devices = enqueue_devices
         self._use_changed = use_changed
+        self._awaited_changed = awaited_changed
         self._forwarder = EventForwarder(handler)
         self._lock = threading.Lock()
         self._node_uids: dict[str, str] = {}
+        self._node_traits: dict[str, tuple[bool, bool]] = {}  # of a few nodes: to be managed; the kubelet's feature
         self._versions: dict[str, tuple[str, int, bytes]] = {}
         self._nodes_by_label: dict[str, str] = {}
         self._devices: defaultdict[str, dict[str, JsonObject]] = defaultdict(dict)
@@ -124,7 +136,9 @@ class ClusterInformers:
         self.slices = SliceCache(self._slices.get)
         """This driver's slices, by pool."""
         self.pods = PodIndex(self._allocations.of_claim, enqueue_pod)
-        """The pods that have devices of this driver, by UID."""
+        """The pods and PodGroups that have devices of this driver, by UID."""
+        self.awaiting = AwaitingClaims()
+        """The claims that wait for a node's plugin before their pods are bound."""
         self.expected_devices = ExpectedDevices()
         """The own writes of Device objects, which enqueue nothing once the watch shows them."""
 
@@ -182,6 +196,15 @@ class ClusterInformers:
         """Return the Node's UID; None if there is no Node."""
         found = self._nodes.get(node)
         return None if found is None else str(found["metadata"]["uid"])
+
+    def is_labelled_managed(self, node: str) -> bool:
+        """Return whether the Node's label makes it managed."""
+        found = self._nodes.get(node)
+        return found is not None and _is_labelled(found)
+
+    def declares_node_allocatable(self, node: str) -> bool:
+        """Return whether the node's kubelet declares that it heeds what devices take of its CPU and memory."""
+        return NODE_ALLOCATABLE in (self._nodes.get(node) or {})
 
     @property
     def node_count(self) -> int:
@@ -271,9 +294,14 @@ class ClusterInformers:
 
     def _node_changed(self, name: str, event: ClusterEvent | None) -> None:
         self._forwarder.forward(NODES, name, event)
-        uid = self.node_uid(name)
+        found = self._nodes.get(name)
+        uid = None if found is None else str(found["metadata"]["uid"])
         with self._lock:
-            if uid is not None and self._node_uids.get(name) == uid:
+            former = self._node_traits.pop(name, _NO_TRAITS)
+            traits = _NO_TRAITS if found is None else (_is_labelled(found), NODE_ALLOCATABLE in found)
+            if traits != _NO_TRAITS:
+                self._node_traits[name] = traits
+            if uid is not None and self._node_uids.get(name) == uid and former == traits:
                 return  # its status, every few seconds
             if uid is not None:
                 self._node_uids[name] = uid
@@ -330,11 +358,20 @@ class ClusterInformers:
         claim = self._claims.get(key)
         self._forwarder.forward(RESOURCE_CLAIMS, key, event)
         allocations: tuple[ClaimAllocation, ...] = () if claim is None else claim["allocations"]
-        pods: tuple[PodConsumer, ...] = () if claim is None else claim["pods"]
+        users: tuple[Consumer, ...] = () if claim is None else claim["consumers"]
         pools = self._allocations.refresh(key, allocations)
         for pool in pools:
             self._use_changed(pool)
-        if self.pods.refresh(key, pods, is_allocation_changed=bool(pools)):
+        if self.pods.refresh(key, users, is_allocation_changed=bool(pools)):
             pools |= {item.pool for item in allocations}
         for pool in pools:
             self._enqueue_devices(node_label(pool))
+        namespace, _, name = key.partition("/")
+        awaited = None if claim is None else claim.get(AWAITED)
+        reference = ClaimReference(namespace=namespace, name=name, uid=claim[UID]) if claim and awaited else None
+        for node in self.awaiting.refresh(key, reference, awaited or ()):
+            self._awaited_changed(node)
+
+
+def _is_labelled(node: JsonObject) -> bool:
+    return is_labelled(node["metadata"].get("labels") or {})

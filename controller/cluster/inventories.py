@@ -108,6 +108,12 @@ class StoredInventory:
         """The health of the node's devices, by its status."""
         return node_health(self._wire)
 
+    @property
+    def claims_to_prepare(self) -> frozenset[str]:
+        """The UIDs of the claims that its status names to be prepared before their pods are bound."""
+        listed = (self._wire.get("status") or {}).get("claimsToPrepare") or ()
+        return frozenset(str(item["uid"]) for item in listed)
+
     def condition(self, type_: str) -> Mapping[str, Any] | None:
         """Return the condition of this type; None if there is none."""
         return next((item for item in self.conditions if item.get("type") == type_), None)

@@ -1,4 +1,7 @@
-"""An index of the pods and claims that have devices of this driver, in both directions."""
+"""An index of the pods and claims that have devices of this driver, in both directions.
+
+A PodGroup that a claim is reserved for stands in the place of its pods, which the claim does not name.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from driver.objects.claims import ClaimAllocation
-from driver.objects.consumers import PodConsumer
+from driver.objects.consumers import Consumer
 
 __all__ = ["PodDevices", "PodIndex"]
 
@@ -17,11 +20,11 @@ class PodDevices:
     """The allocations of all claims of a pod, of this driver's devices.
 
     Attributes:
-        pod: The pod.
+        pod: The pod, or the PodGroup.
         allocations: By claim, in the order of the claims' names; at least one.
     """
 
-    pod: PodConsumer
+    pod: Consumer
     allocations: tuple[ClaimAllocation, ...]
 
 
@@ -40,10 +43,10 @@ class PodIndex:
         self._enqueue = enqueue
         self._lock = threading.Lock()
         # Tuples, since most have one or two entries and there are tens of thousands.
-        self._pods: dict[str, tuple[PodConsumer, ...]] = {}
+        self._pods: dict[str, tuple[Consumer, ...]] = {}
         self._claims: dict[str, tuple[str, ...]] = {}
 
-    def refresh(self, key: str, pods: tuple[PodConsumer, ...], *, is_allocation_changed: bool) -> bool:
+    def refresh(self, key: str, pods: tuple[Consumer, ...], *, is_allocation_changed: bool) -> bool:
         """Update the index after a claim has changed.
 
         Args:
@@ -70,7 +73,7 @@ class PodIndex:
             self._enqueue(pod.uid)
         return bool(gone or come)
 
-    def of_claim(self, key: str) -> tuple[PodConsumer, ...]:
+    def of_claim(self, key: str) -> tuple[Consumer, ...]:
         """Return the pods that a claim is reserved for; none if it has no devices of this driver."""
         with self._lock:
             return self._pods.get(key, ())

@@ -158,5 +158,8 @@ def _containers(status: JsonObject) -> list[tuple[tuple[str, str, str], tuple[st
 
 
 def _in_order(item: JsonObject) -> JsonObject:
-    pods = item.get("pods")
-    return item | {"pods": sorted(pods, key=lambda pod: str(pod.get("uid")))} if pods else item
+    if pods := item.get("pods"):
+        item = item | {"pods": sorted(pods, key=lambda pod: str(pod.get("uid")))}
+    if groups := item.get("podGroups"):
+        item = item | {"podGroups": sorted(groups)}
+    return item

@@ -10,13 +10,18 @@ from typing import Final
 from controller.cluster.packed import packed
 from controller.cluster.pending_annotations import own_annotations
 from driver.adapters.kubernetes.resources import JsonObject
+from driver.model.managed_nodes import ANNOTATION, LABEL
+from driver.objects.binding_conditions import awaited_pools, unready_devices
 from driver.objects.claims import claim_allocations
-from driver.objects.consumers import pod_consumers
-from driver.objects.extended_resources import CLAIM_ANNOTATION, extended_amounts
-from driver.objects.faults import PREPARE_CONDITIONS
+from driver.objects.consumers import consumers
+from driver.objects.extended_resources import CLAIM_ANNOTATION
+from driver.objects.faults import PREPARE_CONDITIONS, STRATEGY_CONDITIONS
 
 __all__ = [
+    "AWAITED",
     "HEALTH",
+    "NODE_ALLOCATABLE",
+    "UID",
     "claim_event",
     "claim_metadata",
     "inventory_event",
@@ -26,25 +31,41 @@ __all__ = [
     "transform_node",
 ]
 
+NODE_ALLOCATABLE: Final = "DRANodeAllocatableResources"
+"""The feature by which a kubelet heeds what devices take of the node's CPU and memory (Node, status.declaredFeatures),
+and the key of a kept Node under which it stands."""
+
 HEALTH: Final = "health"
 """The key of a kept inventory under which a digest of the devices' health stands."""
 
+AWAITED: Final = "awaited"
+"""The key of a kept claim under which the pools stand whose nodes are to prepare it before its pod is bound; absent
+where it waits for none."""
+
+UID: Final = "uid"
+"""The key of such a claim's UID."""
+
 _CLAIM: Final = ("name", "namespace", "uid", "deletionTimestamp", "ownerReferences")
-_READY_TYPES: Final = ("Ready", *PREPARE_CONDITIONS)
+_READY_TYPES: Final = ("Ready", *PREPARE_CONDITIONS, *STRATEGY_CONDITIONS.values())
 _CONDITION: Final = ("type", "status", "reason", "message")
 
 
 def transform_node(wire: JsonObject) -> JsonObject:
-    """Keep a Node's name and UID."""
-    return {"metadata": _chosen(wire["metadata"], ("name", "uid", "resourceVersion"))}
+    """Keep a Node's name, its UID, the label that makes it managed, and of its kubelet's features one, if it has it."""
+    metadata = wire["metadata"]
+    labels = _chosen(metadata.get("labels") or {}, (LABEL,))
+    kept = {"metadata": _chosen(metadata, ("name", "uid", "resourceVersion")) | ({"labels": labels} if labels else {})}
+    declares = NODE_ALLOCATABLE in ((wire.get("status") or {}).get("declaredFeatures") or ())
+    return kept | {NODE_ALLOCATABLE: True} if declares else kept
 
 
 def transform_inventory(wire: JsonObject) -> JsonObject:
     """Keep a whole NodeInventory, packed, and a digest that changes with the devices' health but not with conditions.
 
     A status has no generation. Sets and maps of the API have no order, so the digest does not depend on theirs. Some
-    conditions count as well: whether the node's plugin is ready is shown beside its devices' health, and a plugin that
-    cannot prepare claims has its devices tainted.
+    conditions count as well: whether the node's plugin is ready is shown beside its devices' health, a plugin that
+    cannot prepare claims has its devices tainted, and so have GPUs whose strategy the node cannot serve; what it
+    prepares before a pod is bound has binding conditions.
     """
     status = wire.get("status") or {}
     watched, faults = status.get("watched") or (), status.get("faults") or ()
@@ -53,22 +74,27 @@ def transform_inventory(wire: JsonObject) -> JsonObject:
     ]
     rivals = [item | {"devices": sorted(item.get("devices") or ())} for item in status.get("rivals") or ()]
     lists = [sorted(json.dumps(item, sort_keys=True) for item in items) for items in (faults, rivals)]
-    health = json.dumps([sorted(watched), *lists, ready])
+    before_binding = sorted(status.get("preparesBeforeBinding") or ())
+    health = json.dumps([sorted(watched), *lists, ready, before_binding])
     return packed(wire) | {HEALTH: hashlib.blake2b(health.encode(), digest_size=8).digest()}
 
 
 def transform_claim(wire: JsonObject) -> JsonObject:
-    """Keep a claim's allocated devices of this driver, and the pods that it is reserved for."""
+    """Keep a claim's allocated devices of this driver, its consumers, and the nodes that are to prepare it."""
     allocations = claim_allocations(wire)
     kept: JsonObject = {"metadata": _chosen(wire["metadata"], ("name", "namespace", "resourceVersion"))}
-    return kept | {"allocations": allocations, "pods": pod_consumers(wire) if allocations else ()}
+    kept |= {"allocations": allocations, "consumers": consumers(wire) if allocations else ()}
+    if awaited := awaited_pools(wire):
+        kept |= {AWAITED: awaited, UID: wire["metadata"]["uid"]}
+    return kept
 
 
 def claim_metadata(wire: JsonObject) -> JsonObject:
-    """Return a claim's metadata, with no other annotations than Rootport's own."""
+    """Return a claim's metadata, with no other annotations than Rootport's own, and what placement must not lose."""
     metadata = wire["metadata"]
-    chosen = _chosen(metadata, ("name", "namespace", "uid", "resourceVersion"))
-    return chosen | {"annotations": own_annotations(metadata)}
+    chosen = _chosen(metadata, ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "finalizers"))
+    placed = _chosen(metadata.get("annotations") or {}, (ANNOTATION,))
+    return chosen | {"annotations": own_annotations(metadata) | placed}
 
 
 def node_event(wire: JsonObject) -> JsonObject:
@@ -78,7 +104,7 @@ def node_event(wire: JsonObject) -> JsonObject:
         "spec": _chosen(wire.get("spec") or {}, ("unschedulable", "taints")),
         "status": {
             "conditions": [item for item in _conditions(wire) if item.get("type") == "Ready"],
-            "allocatable": extended_amounts((wire.get("status") or {}).get("allocatable")),
+            "allocatable": (wire.get("status") or {}).get("allocatable") or {},
         },
     }
 
@@ -91,12 +117,16 @@ def inventory_event(wire: JsonObject) -> JsonObject:
 
 
 def claim_event(wire: JsonObject) -> JsonObject:
-    """Return a claim without annotations that the controller itself writes, and without the status of its devices."""
+    """Return a claim without annotations that the controller itself writes, and without the status of its devices.
+
+    With that status only where a device has binding conditions that are not met: then it says why the pod waits.
+    """
+    fields = ("allocation", "reservedFor", *(("devices",) if unready_devices(wire) else ()))
     annotations = _chosen(wire["metadata"].get("annotations") or {}, (CLAIM_ANNOTATION,))
     return {
         **_chosen(wire, ("apiVersion", "kind", "spec")),
         "metadata": _chosen(wire["metadata"], _CLAIM) | ({"annotations": annotations} if annotations else {}),
-        "status": _chosen(wire.get("status") or {}, ("allocation", "reservedFor")),
+        "status": _chosen(wire.get("status") or {}, fields),
     }
 
 

@@ -66,7 +66,7 @@ class PodAnnotations:
             ApiServerError: The API server is away or too busy.
         """
         pod = self._pod(uid)
-        if pod is None:
+        if pod is None or pod.pod.is_group:
             self._settled.pop(uid, None)
             del self._unbound[uid]
             return None

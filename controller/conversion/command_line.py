@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,15 +20,16 @@ if TYPE_CHECKING:
     from controller.conversion.collector import TemplateCollector
     from controller.conversion.reviews import OnRefusal
 
-__all__ = ["conversion_options", "pod_conversion", "template_collector"]
+__all__ = ["conversion_options", "conversion_webhooks", "template_collector"]
 
 conversion_options: Final = options_together(
     click.option(
         "--convert/--no-convert",
         default=False,
         show_default=True,
-        help="Serve the webhook that converts pods of the namespaces labelled rootport.dev/convert=enabled as they are "
-        "created: what they ask of device plugins becomes claims. It needs --webhook, and what "
+        help="Serve the webhooks that convert pods and claims of the namespaces labelled rootport.dev/convert=enabled "
+        "as they are created: what pods ask of device plugins becomes claims, and percentages in claims become lists "
+        "of amounts. It needs --webhook, and what "
         "resourceclasses/components/convert-webhook installs.",
     ),
     click.option(
@@ -71,15 +74,15 @@ def template_collector(api: KubernetesApi, counts: ConversionCounter | None) -> 
     return TemplateCollector(api, counts)
 
 
-def pod_conversion(
+def conversion_webhooks(
     connect: Callable[..., KubernetesApi],
     counts: ConversionCounter | None,
     *,
     resources: Path | None,
     on_refusal: OnRefusal,
     failure_policy: FailurePolicy,
-) -> SecretWebhook | None:
-    """Return the webhook that converts pods; None if none are converted.
+) -> tuple[SecretWebhook, ...]:
+    """Return the webhooks that convert pods and claims; none if nothing is converted.
 
     Args:
         connect: Connects to the API server, with a time limit for each request.
@@ -92,12 +95,21 @@ def pod_conversion(
         InputError: The ResourceMap is not valid, or its folder does not exist.
     """
     if counts is None:
-        return None
+        return ()
     # Imported here: as above.
+    from controller.conversion.known_sizes import KnownSizes  # noqa: PLC0415
     from controller.conversion.resource_map import ResourceMapInForce  # noqa: PLC0415
-    from controller.conversion.webhook import REQUEST_S, ConversionOptions, conversion_webhook  # noqa: PLC0415
+    from controller.conversion.webhook import (  # noqa: PLC0415
+        REQUEST_S,
+        ConversionOptions,
+        claim_webhook,
+        conversion_webhook,
+    )
+    from driver.adapters.kubernetes.device_sizes import read_sizes  # noqa: PLC0415
 
     options = ConversionOptions(
         settings=ResourceMapInForce(resources).settings, on_refusal=on_refusal, failure_policy=failure_policy
     )
-    return conversion_webhook(connect(timeout_s=REQUEST_S), options, counts)
+    known = KnownSizes(partial(read_sizes, connect()))
+    known.start(threading.Event())  # until the process ends
+    return conversion_webhook(connect(timeout_s=REQUEST_S), options, counts), claim_webhook(known.sizes, counts)

@@ -11,6 +11,7 @@ from typing import Final
 __all__ = ["ConversionCounter", "Conversions"]
 
 _OUTCOMES: Final = ("unchanged", "converted", "noted", "refused", "failed")  # labels of a metric, so they stay
+_CLAIM_OUTCOMES: Final = ("unchanged", "converted", "noted", "failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +20,13 @@ class Conversions:
 
     Attributes:
         pods: How many pods were reviewed, by outcome; dry runs are not among them.
+        claims: Likewise of claims with a percentage.
         created: How many templates were created.
         collected: How many were deleted because no pod named them.
     """
 
     pods: Mapping[str, int]
+    claims: Mapping[str, int]
     created: int
     collected: int
 
@@ -34,6 +37,7 @@ class ConversionCounter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pods: Counter[str] = Counter(dict.fromkeys(_OUTCOMES, 0))
+        self._claims: Counter[str] = Counter(dict.fromkeys(_CLAIM_OUTCOMES, 0))
         self._created = 0
         self._collected = 0
 
@@ -41,6 +45,11 @@ class ConversionCounter:
         """Count a pod by a :class:`driver.convert.Outcome`, or ``failed`` if its templates could not be created."""
         with self._lock:
             self._pods[outcome] += 1
+
+    def claim(self, outcome: str) -> None:
+        """Count a claim by a :class:`driver.convert.Outcome`, or ``failed`` where an error of ours left it."""
+        with self._lock:
+            self._claims[outcome] += 1
 
     def created(self) -> None:
         """Count a template that was created."""
@@ -55,4 +64,9 @@ class ConversionCounter:
     def so_far(self) -> Conversions:
         """Return what was counted so far."""
         with self._lock:
-            return Conversions(pods=dict(self._pods), created=self._created, collected=self._collected)
+            return Conversions(
+                pods=dict(self._pods),
+                claims=dict(self._claims),
+                created=self._created,
+                collected=self._collected,
+            )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["Operation", "json_patch"]
+__all__ = ["Operation", "json_patch", "patch_response"]
 
 Operation: TypeAlias = dict[str, Any]
 """An operation: ``op``, ``path`` and, but for ``remove``, ``value``."""
@@ -18,6 +20,12 @@ def json_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Oper
     added at its end, what it has less is removed from there.
     """
     return list(_changes(before, after, ""))
+
+
+def patch_response(operations: Sequence[Operation]) -> dict[str, Any]:
+    """Return the fields of an admission review's response that admit an object with a patch."""
+    patch = json.dumps(operations, separators=(",", ":")).encode()
+    return {"allowed": True, "patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
 
 
 def _changes(before: Any, after: Any, path: str) -> Iterator[Operation]:

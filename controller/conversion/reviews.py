@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
@@ -11,16 +9,17 @@ from typing import Final, Literal, TypeAlias
 
 from controller.admission.certificate_keeper import FailurePolicy
 from controller.admission.envelope import (
-    MAX_WARNINGS,
     AdmissionRequest,
     BadReviewError,
     answered,
+    bounded_warnings,
     invalid,
     read_review,
     warnings_of,
 )
 from controller.conversion.counts import ConversionCounter
 from controller.conversion.decision import decide
+from controller.conversion.json_patch import patch_response
 from controller.conversion.templates import Templates, TemplateTakenError
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.adapters.kubernetes.resources import JsonObject
@@ -112,17 +111,14 @@ class PodReviews:
         with Budget(_CPU_S, wall_s=_WALL_S).in_force():
             for template in decision.templates:
                 self._templates.ensure(template, dry_run=request.is_dry_run)
-        response: JsonObject = {"allowed": True}
-        if decision.patch:
-            patch = json.dumps(decision.patch, separators=(",", ":")).encode()
-            response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
+        response: JsonObject = patch_response(decision.patch) if decision.patch else {"allowed": True}
         if decision.notes:
-            response["warnings"] = _bounded(decision.notes)
+            response["warnings"] = bounded_warnings(decision.notes)
         return decision.outcome, response
 
     def _refused(self, request: AdmissionRequest, errors: Sequence[FieldError]) -> JsonObject:
         if self._on_refusal == "admit":
-            return {"allowed": True, "warnings": _bounded([f"not converted: {error}" for error in errors])}
+            return {"allowed": True, "warnings": bounded_warnings([f"not converted: {error}" for error in errors])}
         problem = "asks for devices in a way that cannot be converted into claims"
         return {"allowed": False, "status": invalid(request, "", problem, errors)}
 
@@ -130,11 +126,6 @@ class PodReviews:
         if self._failure_policy == "Ignore":
             return {"allowed": True, "warnings": warnings_of([f"not converted: {reason}"])}
         return _denied(request, f"{reason}; {_TRY_AGAIN}", HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable")
-
-
-def _bounded(lines: Sequence[str]) -> list[str]:
-    more = len(lines) - MAX_WARNINGS + 1
-    return warnings_of([*lines[: MAX_WARNINGS - 1], f"and {more} more"] if more > 1 else lines)
 
 
 def _denied(request: AdmissionRequest, text: str, code: HTTPStatus, reason: str) -> JsonObject:

@@ -18,6 +18,7 @@ from driver.explain.judge.waiting import waiting_pod
 from driver.explain.known.cluster import ClaimState, PodState
 from driver.explain.known.published import with_rules
 from driver.explain.known.state import ClusterState
+from driver.model.managed_nodes import GATE
 from driver.modes.demand import DemandRound, PodWish
 from driver.modes.hypothesis import NodeGpus, Waiting
 from driver.modes.memory import DemandMemory
@@ -259,10 +260,15 @@ class DemandFollower:
 
 
 def _waiting(state: ClusterState) -> list[PodState]:
-    """Return the pods that kube-scheduler tries to place, and that name claims or extended resources."""
+    """Return the pods that kube-scheduler, or placement, tries to place, and that name claims or extended resources."""
     pods = (state.pod(key) for key in state.pod_keys())
     return [
-        pod for pod in pods if pod is not None and pod.is_waiting and not pod.gates and (pod.claims or pod.containers)
+        pod
+        for pod in pods
+        if pod is not None
+        and pod.is_waiting
+        and all(gate == GATE for gate in pod.gates)
+        and (pod.claims or pod.containers)
     ]
 
 

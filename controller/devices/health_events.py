@@ -9,13 +9,12 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from controller.cluster.stored_devices import StoredConditions, stored_conditions
-from driver import DRIVER_NAME
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import AlreadyExistsError, ForbiddenError, InvalidError, NotFoundError
 from driver.adapters.kubernetes.resources import DEVICES, EVENTS_K8S_IO, JsonObject
 from driver.api.rootport_v1alpha1 import MAX_PODS, Condition, DeviceStatus
-from driver.api.times import micro_time_text
 from driver.objects.device_conditions import HAS_RIVAL, HEALTHY
+from driver.objects.events import controller_event, pod_reference
 
 __all__ = ["HealthChange", "HealthEvents", "health_changes", "health_events"]
 
@@ -24,7 +23,6 @@ _LOG: Final = logging.getLogger(__name__)
 # As k8s.io/kubernetes v1.36.3, pkg/apis/core/validation/events.go, wants it: for Events on what has no namespace.
 _NAMESPACE: Final = "default"
 _NOTE_BYTES: Final = 1024
-_CONTROLLER: Final = f"{DRIVER_NAME}/controller"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,27 +126,26 @@ def health_events(change: HealthChange, *, instance: str, now: datetime) -> Iter
     began = _number(change.began)
     device = {"apiVersion": DEVICES.api_version, "kind": DEVICES.kind, "name": change.name, "uid": change.uid}
 
-    def event(name: str, namespace: str, note: str, about: JsonObject) -> JsonObject:
-        return {
-            "apiVersion": EVENTS_K8S_IO.api_version,
-            "kind": EVENTS_K8S_IO.kind,
-            "metadata": {"name": name, "namespace": namespace},
-            "eventTime": micro_time_text(now),
-            "reportingController": _CONTROLLER,
-            "reportingInstance": instance,
-            "action": action,
-            "reason": reason,
-            "type": "Normal" if change.is_healthy else "Warning",
-            "note": note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
-        } | about
+    def about(name: str, namespace: str, note: str, regarding: JsonObject) -> JsonObject:
+        return controller_event(
+            name,
+            namespace,
+            regarding=regarding,
+            type_="Normal" if change.is_healthy else "Warning",
+            reason=reason,
+            action=action,
+            note=note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
+            instance=instance,
+            now=now,
+        )
 
     note = f"Device {what}. {change.condition.message}"
-    yield event(f"{start}.{change.uid}.{began}", _NAMESPACE, note, {"regarding": device})
+    yield about(f"{start}.{change.uid}.{began}", _NAMESPACE, note, device)
     pods = {pod.uid: (item.namespace, pod.name, item.claim) for item in change.status.allocations for pod in item.pods}
     for uid, (namespace, name, claim) in list(pods.items())[:MAX_PODS]:
-        regarding = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid}
+        pod = pod_reference(namespace, name, uid)
         note = f"Device {change.name}, which the pod has by claim {claim}, {what}. {change.condition.message}"
-        yield event(f"{start}.{uid}.{change.uid}.{began}", namespace, note, {"regarding": regarding, "related": device})
+        yield about(f"{start}.{uid}.{change.uid}.{began}", namespace, note, pod) | {"related": device}
 
 
 class HealthEvents:

@@ -13,7 +13,7 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ForbiddenError, NotFoundError
 from driver.adapters.kubernetes.resources import PODS, JsonObject
 from driver.objects.claims import ClaimAllocation
-from driver.objects.consumers import PodConsumer
+from driver.objects.consumers import Consumer
 
 __all__ = ["PodContainers", "container_uses"]
 
@@ -40,7 +40,7 @@ class PodContainers:
         self._too_early: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._is_forbidden = False
 
-    def names(self, node: str, item: ClaimAllocation, pod: PodConsumer, shown: ContainersByPod) -> tuple[str, ...]:
+    def names(self, node: str, item: ClaimAllocation, pod: Consumer, shown: ContainersByPod) -> tuple[str, ...]:
         """Return the names of the containers, init containers included; none if the pod is gone or may not be read.
 
         Args:
@@ -80,7 +80,7 @@ class PodContainers:
         if still := Counter({uid: times for uid, times in early.items() if uid in pods}):
             self._too_early[node] = still
 
-    def _read_pod(self, namespace: str, pod: PodConsumer) -> tuple[_Uses, bool]:
+    def _read_pod(self, namespace: str, pod: Consumer) -> tuple[_Uses, bool]:
         """Return the uses, and whether there will be no more of them."""
         try:
             wire = self._api.get(PODS, pod.name, namespace=namespace)

@@ -31,13 +31,15 @@ from controller.devices.write_batch import Write, WriteBatch
 from controller.slices.published_condition import FIELD_MANAGER, PUBLISHED, SILENT
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.resources import DEVICES, JsonObject
+from driver.api.device_policies import DEFAULT_DEVICE_POLICIES, DevicePolicies
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.rootport_v1alpha1 import MAX_PODS, Device, DevicePod, DeviceStatus
 from driver.errors import InputError
+from driver.layout.device_rules import device_attributes
 from driver.layout.left_out import left_out
 from driver.model.inventory import Inventory
 from driver.objects.claims import ClaimAllocation
-from driver.objects.device_statuses import AllocationPods, device_statuses
+from driver.objects.device_statuses import AllocationUsers, device_statuses
 from driver.objects.devices import device_objects
 from driver.objects.names import device_object_name
 from driver.status.cluster import NodeReadiness, readiness
@@ -63,6 +65,7 @@ class NodeEventHandler(Protocol):
         state: ReadyState,
         reason: str,
         cannot_prepare: bool,
+        managed: bool,
     ) -> None:
         """Take in a node that is new or may have changed. Called before anything is written.
 
@@ -74,6 +77,7 @@ class NodeEventHandler(Protocol):
             state: Whether its plugin reports that it is ready.
             reason: Why it is not, in CamelCase; empty if it is.
             cannot_prepare: Whether its plugin can prepare no claim at all.
+            managed: Whether placement allocates its devices.
         """
 
     def remove(self, node: str) -> None:
@@ -101,6 +105,7 @@ class DeviceReconciler:
         api: The API server.
         informers: The stored objects.
         policies: Returns the GPU policies in force.
+        device_policies: Returns the device policies in force.
         modes_follow_demand: Returns whether each GPU can be had in any mode that the policies offer.
         stop: Once set, the write under way is the last one.
         pause: Called before each write: waits as long as the pace demands.
@@ -119,6 +124,7 @@ class DeviceReconciler:
         *,
         informers: ClusterInformers,
         policies: Callable[[], GpuPolicies],
+        device_policies: Callable[[], DevicePolicies] = lambda: DEFAULT_DEVICE_POLICIES,
         modes_follow_demand: Callable[[], bool] = lambda: True,
         stop: threading.Event,
         pause: Callable[[], None],
@@ -132,6 +138,7 @@ class DeviceReconciler:
         self._api = api
         self._informers = informers
         self._policies = policies
+        self._device_policies = device_policies
         self._modes_follow_demand = modes_follow_demand
         self._stop = stop
         self._pause = pause
@@ -247,15 +254,20 @@ class DeviceReconciler:
                 state=found.state,
                 reason=found.reason,
                 cannot_prepare=found.cannot_prepare,
+                managed=found.managed,
             )
         return _Plan(changes=changes, statuses=statuses, stored=kept)
 
     def _desired(self, label: str, inventory: Inventory) -> tuple[Device, ...]:
-        policies = self._policies()
-        reasons = left_out(inventory, policies=policies)
-        desired = device_objects(inventory, left_out=reasons)
+        policies, device_policies = self._policies(), self._device_policies()
+        reasons = left_out(inventory, policies=policies, device_policies=device_policies)
+        desired = device_objects(inventory, left_out=reasons, attributes=device_attributes(inventory, device_policies))
         self._offers[label] = device_offers(
-            inventory, reasons, policies=policies, follow_demand=self._modes_follow_demand()
+            inventory,
+            reasons,
+            policies=policies,
+            device_policies=device_policies,
+            follow_demand=self._modes_follow_demand(),
         )
         return desired
 
@@ -277,24 +289,29 @@ class DeviceReconciler:
             health=reported.health,
             offers={device.name: offer for device, offer in offers},
             is_silent=is_silent,
-            pods=lambda item: self._pods(label, item, known, shown),
+            users=lambda item: self._users(label, item, known, shown),
         )
         self._containers.retain(label, shown)
         by_name = {device_object_name(inventory.node, device): status for device, status in statuses.items()}
         stored = {name: stored_conditions(item) for name, item in kept.items()}
         return self._times.of_node(label, by_name, stored, datetime.now(UTC))
 
-    def _pods(self, label: str, item: ClaimAllocation, known: ContainersByPod, shown: set[str]) -> AllocationPods:
-        """Return the first pods with an allocation, and how many more there are; add their UIDs to ``shown``."""
-        pods = sorted(
-            self._informers.pods.of_claim(f"{item.namespace}/{item.claim}"), key=lambda pod: (pod.name, pod.uid)
+    def _users(self, label: str, item: ClaimAllocation, known: ContainersByPod, shown: set[str]) -> AllocationUsers:
+        """Return the first pods and PodGroups with an allocation; add the UIDs of these pods to ``shown``."""
+        users = sorted(
+            self._informers.pods.of_claim(f"{item.namespace}/{item.claim}"), key=lambda user: (user.name, user.uid)
         )
+        pods = [user for user in users if not user.is_group]
         first = pods[:MAX_PODS]
         shown.update(pod.uid for pod in first)
-        return [
-            DevicePod(name=pod.name, uid=pod.uid, containers=self._containers.names(label, item, pod, known))
-            for pod in first
-        ], len(pods) - len(first)
+        return AllocationUsers(
+            pods=[
+                DevicePod(name=pod.name, uid=pod.uid, containers=self._containers.names(label, item, pod, known))
+                for pod in first
+            ],
+            more_pods=len(pods) - len(first),
+            pod_groups=list(dict.fromkeys(user.name for user in users if user.is_group))[:MAX_PODS],
+        )
 
     def _is_silent(self, label: str, node: str, reported: StoredInventory) -> bool:
         if self._liveness is None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 from controller.cluster.packed import pack
-from controller.explanations.shared_state import SharedClusterState
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, NotFoundError
 from driver.adapters.kubernetes.reflector import Reflector
@@ -21,19 +20,20 @@ from driver.adapters.kubernetes.resources import (
     JsonObject,
     Resource,
 )
+from driver.explain.known.needs_reading import NEEDS_METADATA, NEEDS_SPEC, kept_needs
 from driver.explain.known.pod_reading import MAX_POD_CLAIMS
 from driver.objects.extended_resources import MAX_POD_RESOURCES, extended_amounts
 
-__all__ = ["ExplanationInformers", "transform_pod"]
+__all__ = ["ExplanationInformers", "ObjectSink", "transform_pod"]
 
 _LOG: Final = logging.getLogger(__name__)
 _ASK_AGAIN_S: Final = 600.0
 _RETRY_S: Final = 5.0
 
 # What explain reads of a Pod; environments and images of containers are most of it.
-_POD_METADATA: Final = ("name", "namespace", "uid", "deletionTimestamp", "ownerReferences")
+_POD_METADATA: Final = ("name", "namespace", "uid", "deletionTimestamp", "ownerReferences", *NEEDS_METADATA)
 _POD_SPEC: Final = (
-    "affinity",
+    *NEEDS_SPEC,
     "nodeName",
     "nodeSelector",
     "resourceClaims",
@@ -44,22 +44,41 @@ _POD_SPEC: Final = (
 _POD_STATUS: Final = ("phase", "resourceClaimStatuses", "extendedResourceClaimStatus")
 
 
+class ObjectSink(Protocol):
+    """Gets objects by kind and key."""
+
+    def put(self, kind: str, key: str, data: bytes) -> None:
+        """Take in an object that is new or has changed; ``data`` is of :func:`controller.cluster.packed.pack`."""
+
+    def remove(self, kind: str, key: str) -> None:
+        """Drop an object that is gone, or is left out."""
+
+
 class ExplanationInformers:
     """Watches four kinds for explanations; :class:`~controller.cluster.informers.ClusterInformers` watches the others.
 
     Args:
         api: The API server.
         cluster: Gets their objects.
+        pods: Returns what is kept of a pod; None to leave it out.
+        of_pods: Which pods are watched, as kubectl's ``--field-selector``.
     """
 
-    def __init__(self, api: KubernetesApi, cluster: SharedClusterState) -> None:
+    def __init__(
+        self,
+        api: KubernetesApi,
+        cluster: ObjectSink,
+        *,
+        pods: Callable[[JsonObject], JsonObject | None] = lambda wire: transform_pod(wire),  # noqa: PLW0108 - it stands below
+        of_pods: str = "spec.nodeName=",
+    ) -> None:
         self._api = api
         self._cluster = cluster
         self._rules_known = threading.Event()
         self._reflectors = {
             "deviceclasses": self._reflector(DEVICE_CLASSES, _whole),
             "resourceclaimtemplates": self._reflector(RESOURCE_CLAIM_TEMPLATES, _name_only, metadata_only=True),
-            "pods": self._reflector(PODS, transform_pod, field_selector="spec.nodeName="),
+            "pods": self._reflector(PODS, pods, field_selector=of_pods),
         }
 
     def start(self, stop: threading.Event) -> list[threading.Thread]:
@@ -158,31 +177,24 @@ def _name_only(wire: JsonObject) -> JsonObject:
 def transform_pod(wire: JsonObject) -> JsonObject | None:
     """Keep what explain reads of a pod; None of one without claims and extended resources, as most are."""
     spec, status = wire.get("spec") or {}, wire.get("status") or {}
-    containers = {field: _containers(spec.get(field) or ()) for field in ("initContainers", "containers")}
-    is_extended = any(map(any, containers.values()))
-    if not spec.get("resourceClaims") and not is_extended:
+    if not spec.get("resourceClaims") and not _asks_for_extended(spec):
         return None
     # One more than is read, so that explain knows that there are more.
     spec["resourceClaims"] = (spec.get("resourceClaims") or [])[: MAX_POD_CLAIMS + 1]
     scheduled = [item for item in status.get("conditions") or () if item.get("type") == "PodScheduled"]
     return {
         "metadata": {key: wire["metadata"][key] for key in _POD_METADATA if key in wire["metadata"]},
-        "spec": {key: spec[key] for key in _POD_SPEC if key in spec} | (containers if is_extended else {}),
+        "spec": {key: spec[key] for key in _POD_SPEC if key in spec} | kept_needs(spec),
         "status": {key: status[key] for key in _POD_STATUS if key in status}
         | {"conditions": [{key: item.get(key) for key in ("type", "status", "message")} for item in scheduled]},
     }
 
 
-def _containers(containers: Sequence[JsonObject]) -> list[JsonObject]:
-    """Keep the requests of containers that ask for extended resources; others stay as empty objects in their place."""
-    kept: list[JsonObject] = []
-    for container in containers:
+def _asks_for_extended(spec: JsonObject) -> bool:
+    """Whether a container asks for extended resources, or for so many resources that it may."""
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         requests = (container.get("resources") or {}).get("requests") or {}
-        # One more than is read, so that explain knows that there are more.
         few = dict(islice(requests.items(), MAX_POD_RESOURCES + 1))
         if len(few) > MAX_POD_RESOURCES or extended_amounts(few):
-            policy = {"restartPolicy": container["restartPolicy"]} if container.get("restartPolicy") else {}
-            kept.append({"resources": {"requests": few}} | policy)
-        else:
-            kept.append({})
-    return kept
+            return True
+    return False

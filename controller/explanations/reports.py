@@ -9,10 +9,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from controller.cluster.pending_annotations import ANNOTATIONS, MESSAGE, REASON
-from driver import DRIVER_NAME
-from driver.api.times import micro_time_text
 from driver.explain.explanation import ObjectRef
 from driver.explain.reasons import Reason
+from driver.objects.events import controller_event, pod_reference
 
 __all__ = ["EVENT_AGAIN_S", "PendingReport", "annotations_patch", "pending_event"]
 
@@ -25,6 +24,7 @@ _NO_REPORT: Final = frozenset(
         Reason.FITS,
         Reason.ALLOCATED,
         Reason.WAITING_FOR_POD,
+        Reason.WAITING_FOR_PLACEMENT,
         Reason.OBJECT_UNREADABLE,
         Reason.EXTENDED_RESOURCE_NOT_EVALUATED,
     }
@@ -84,28 +84,17 @@ def pending_event(report: PendingReport, *, instance: str, now: datetime) -> dic
     """
     pod = report.pod
     slot = int(now.timestamp() // EVENT_AGAIN_S)
-    return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {
-            "name": f"{_CAPITAL.sub('-', report.reason).lower()}.{pod.uid}.{slot}",
-            "namespace": pod.namespace,
-        },
-        "eventTime": micro_time_text(now),
-        "reportingController": f"{DRIVER_NAME}/controller",
-        "reportingInstance": instance,
-        "action": "Allocating",
-        "reason": str(report.reason),
-        "type": "Warning",
-        "regarding": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": pod.namespace,
-            "name": pod.name,
-            "uid": pod.uid,
-        },
-        "note": report.message,
-    }
+    return controller_event(
+        f"{_CAPITAL.sub('-', report.reason).lower()}.{pod.uid}.{slot}",
+        pod.namespace,
+        regarding=pod_reference(pod.namespace, pod.name, pod.uid),
+        type_="Warning",
+        reason=str(report.reason),
+        action="Allocating",
+        note=report.message,
+        instance=instance,
+        now=now,
+    )
 
 
 def annotations_patch(uid: str, wanted: Mapping[str, str]) -> dict[str, Any]:

@@ -19,9 +19,11 @@ from controller.explanations.shared_state import BusyError, SharedClusterState
 from controller.explanations.write_limits import WriteRateLimiter
 from controller.explanations.writer import ReportWriter
 from driver.adapters.kubernetes.api import KubernetesApi
+from driver.allocator.features import Features
 from driver.errors import InputError
 from driver.explain.explanation import Explanation, ObjectRef
 from driver.explain.known.cluster import Kind
+from driver.explain.known.placing import Placing
 from driver.explain.known.state import ClusterState
 
 __all__ = ["Explanations"]
@@ -41,17 +43,23 @@ class Explanations:
         api: The API server.
         instance: The reporting instance of Events.
         all_names: Whether Events and annotations may name claims and pods of other namespaces.
+        features: The feature gates of the cluster; None for Kubernetes' defaults.
+        placing: This controller, and the policy by which it places.
+        why_not_placed: Returns why placement finds no node for a pod, by its UID; empty where it has not said so.
         pace: How often pods are explained.
         pending_changed: Called when the list of pending claims has changed.
         timed: Times an explanation.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         api: KubernetesApi,
         *,
         instance: str,
         all_names: bool,
+        features: Features | None = None,
+        placing: Placing | None = None,
+        why_not_placed: Callable[[str], str] = lambda _pod_uid: "",
         pace: Pace | None = None,
         pending_changed: Callable[[], None] = lambda: None,
         timed: Callable[[], AbstractContextManager[object]] = nullcontext,
@@ -61,7 +69,9 @@ class Explanations:
         self._all_names = all_names
         self._pace = pace
         self._timed = timed
-        self._cluster = SharedClusterState(skipped=api.skipped)
+        self._cluster = SharedClusterState(
+            skipped=api.skipped, features=features, placing=placing, why_not_placed=why_not_placed
+        )
         self._pending = PendingClaims(self._cluster, changed=pending_changed)
         self._informers = ExplanationInformers(api, self._cluster)
         self._limiter = RequestLimiter()

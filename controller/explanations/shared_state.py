@@ -26,7 +26,9 @@ from driver.adapters.kubernetes.resources import (
     RESOURCE_SLICES,
 )
 from driver.adapters.kubernetes.skipped import SkippedObjects
+from driver.allocator.features import Features
 from driver.explain.known.cluster import Kind
+from driver.explain.known.placing import Placing
 from driver.explain.known.state import ClusterState
 
 __all__ = ["BusyError", "SharedClusterState"]
@@ -59,6 +61,8 @@ class SharedClusterState:
 
     Args:
         skipped: Counts the objects that cannot be applied; explanations are made without them.
+        placing: This controller, which leads wherever the state is used, and its policy; None where it is not known.
+        why_not_placed: Returns why placement finds no node for a pod, by its UID.
         clock: Monotonic seconds.
 
     Attributes:
@@ -66,12 +70,22 @@ class SharedClusterState:
         unmade: The same of claims that are not made yet.
     """
 
-    def __init__(self, *, skipped: SkippedObjects | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        skipped: SkippedObjects | None = None,
+        features: Features | None = None,
+        placing: Placing | None = None,
+        why_not_placed: Callable[[str], str] = lambda _pod_uid: "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.annotated = AnnotatedClaims()
         self.unmade = UnmadeClaims()
         self._skipped = skipped or SkippedObjects()
         self._clock = clock
-        self._state = ClusterState()
+        self._state = ClusterState(features=features)
+        self._state.placing = placing
+        self._state.why_not_placed = why_not_placed
         self._in_use = threading.RLock()
         self._lock = threading.Lock()  # of all below
         self._changes: dict[tuple[Kind, str], bytes | None] = {}

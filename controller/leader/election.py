@@ -14,7 +14,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
@@ -118,12 +118,23 @@ class LeaderElector:
         namespace: The Lease's namespace.
         name: The Lease's name.
         identity: This process's identity, as for :class:`Election`.
+        annotations: What the Lease says about this process while it holds it. Others of its annotations stay, and so do
+            these when another process takes over: whoever reads them has to see whether they are of the holder.
     """
 
-    def __init__(self, api: KubernetesApi, *, namespace: str, name: str, identity: str) -> None:
+    def __init__(
+        self,
+        api: KubernetesApi,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
         self._api = api
         self._namespace = namespace
         self._name = name
+        self._annotations = dict(annotations or {})
         self._election = Election(identity=identity, lease_duration_s=_LEASE_DURATION_S)
         self._lease: JsonObject | None = None
         self._renewed_at: float | None = None
@@ -219,10 +230,13 @@ class LeaderElector:
             body: JsonObject = {
                 "apiVersion": LEASES.api_version,
                 "kind": LEASES.kind,
-                "metadata": {"name": self._name, "namespace": self._namespace},
+                "metadata": {"name": self._name, "namespace": self._namespace, "annotations": self._annotations},
                 "spec": spec,
             }
             self._lease = self._api.create(LEASES, body, namespace=self._namespace)
         else:
+            metadata = lease["metadata"]
+            annotations = {**(metadata.get("annotations") or {}), **self._annotations}
+            body = lease | {"spec": spec, "metadata": metadata | {"annotations": annotations}}
             # With the resource version that was read, so that of two candidates one gets a conflict.
-            self._lease = self._api.replace(LEASES, lease | {"spec": spec}, namespace=self._namespace)
+            self._lease = self._api.replace(LEASES, body, namespace=self._namespace)

@@ -8,6 +8,8 @@ from typing import Final
 
 from controller.conversion.counts import Conversions
 from controller.metrics.nodes import node_families
+from controller.metrics.placement import placement_families
+from controller.placement.counts import PlacementCounts
 from driver.adapters.kubernetes.skipped import SkipReason
 from driver.adapters.kubernetes.write_counts import WriteCounts
 from driver.status.metric_family import Distribution, Family, family
@@ -32,6 +34,7 @@ class ControllerSnapshot:
         skipped: How many objects were left out, by kind and reason.
         passes: How long reconciliations and explanations took, by name.
         conversions: The pods that were converted, and their templates; None if this controller converts none.
+        placement: What placement has done; None if this controller places nothing.
     """
 
     version: str
@@ -43,6 +46,7 @@ class ControllerSnapshot:
     skipped: Mapping[tuple[str, SkipReason], int]
     passes: Mapping[str, Distribution]
     conversions: Conversions | None = None
+    placement: PlacementCounts | None = None
 
 
 def controller_families(snapshot: ControllerSnapshot) -> Iterator[Family]:
@@ -93,6 +97,8 @@ def controller_families(snapshot: ControllerSnapshot) -> Iterator[Family]:
     )
     if snapshot.conversions is not None:
         yield from _conversion_families(snapshot.conversions)
+    if snapshot.placement is not None:
+        yield from placement_families(snapshot.placement)
     yield family(
         "gauge",
         "rootport_leader",
@@ -116,6 +122,13 @@ def _conversion_families(found: Conversions) -> Iterator[Family]:
         "Pods that were reviewed to be converted, by what came of it; failed ones could not get their templates.",
         ("outcome",),
         (((outcome,), float(count)) for outcome, count in sorted(found.pods.items())),
+    )
+    yield family(
+        "counter",
+        "rootport_claim_conversions_total",
+        "Claims with a percentage that were reviewed, by what came of it; noted ones keep one, with a warning.",
+        ("outcome",),
+        (((outcome,), float(count)) for outcome, count in sorted(found.claims.items())),
     )
     yield family(
         "counter",

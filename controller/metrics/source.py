@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from controller.conversion.counts import ConversionCounter
 from controller.metrics.families import ControllerSnapshot, controller_families
+from controller.placement.counts import PlacementCounts
 from driver import __version__
 from driver.adapters.http.durations import Durations
 from driver.adapters.kubernetes.skipped import SkippedObjects
@@ -69,6 +70,7 @@ class ControllerMetrics:
         nodes: Returns the nodes; none while it does not lead.
         pending: Returns the pending claims; none while it does not lead.
         put_off: Returns how many pods wait for long to be explained because that takes very long.
+        placement: Returns what placement has counted; None if this controller places nothing.
     """
 
     counts: ControllerCounts
@@ -76,6 +78,7 @@ class ControllerMetrics:
     nodes: Callable[[], Iterable[NodeOverview]]
     pending: Callable[[], Iterable[CountedClaim]]
     put_off: Callable[[], int]
+    placement: Callable[[], PlacementCounts | None] = lambda: None
 
     def families(self) -> Iterator[Family]:
         """Return all families, as of now."""
@@ -89,6 +92,7 @@ class ControllerMetrics:
             skipped=self.counts.skipped.so_far(),
             passes=self.counts.passes.so_far(),
             conversions=self.counts.conversions.so_far() if self.counts.conversions else None,
+            placement=self.placement(),
         )
         return controller_families(snapshot)
 

@@ -14,6 +14,7 @@ from controller.modes.layout_in_force import LayoutInForce
 from controller.modes.published import NOTHING, Published, decisive_use, read_published, shared
 from controller.modes.wishes import Wishes
 from driver.adapters.kubernetes.resources import JsonObject
+from driver.api.device_policies import DEFAULT_DEVICE_POLICIES, DevicePolicies
 from driver.api.gpu_policies import GpuPolicies
 from driver.layout.conflicts import GpuModes
 from driver.model.devices import DeviceName
@@ -86,6 +87,7 @@ class NodeModes:
         wishes: What pending claims need.
         in_use: Returns the names of a node's devices that claims have, as far as the watch shows.
         policies: Returns the GPU policies in force.
+        device_policies: Returns the device policies in force.
         has_taints: Returns whether the API server keeps taints; may raise ApiServerError. Without them no device can be
             closed: no mode follows demand, and what the policies or the layout take away leaves at once, together with
             all that excludes it, which opens once that is known to be free.
@@ -102,6 +104,7 @@ class NodeModes:
         wishes: Wishes,
         in_use: Callable[[str], Collection[str]],
         policies: Callable[[], GpuPolicies],
+        device_policies: Callable[[], DevicePolicies] = lambda: DEFAULT_DEVICE_POLICIES,
         has_taints: Callable[[], bool],
         mig_gpus_ahead: int = 1,
         closed_s: float = CLOSED_S,
@@ -112,6 +115,7 @@ class NodeModes:
         self._wishes = wishes
         self._in_use = in_use
         self._policies = policies
+        self._device_policies = device_policies
         self._has_taints = has_taints
         self._mig_gpus_ahead = mig_gpus_ahead
         self._closed_s = closed_s
@@ -131,7 +135,7 @@ class NodeModes:
             ApiServerError: The API server does not say what decides about the layout.
         """
         node = inventory.node
-        gpus = modes_in_order(inventory, self._policies())
+        gpus = modes_in_order(inventory, self._policies(), self._device_policies())
         if not gpus:
             self.forget(node)
             return NodePlan()

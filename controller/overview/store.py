@@ -91,6 +91,7 @@ class Overview:
         state: ReadyState,
         reason: str,
         cannot_prepare: bool = False,
+        managed: bool = False,
     ) -> None:
         """Put a node that is new or has changed. If it has not, the version stays the same.
 
@@ -102,6 +103,7 @@ class Overview:
             state: Whether its plugin reports that it is ready.
             reason: Why it is not; empty if it is.
             cannot_prepare: Whether its plugin can prepare no claim at all.
+            managed: Whether placement allocates its devices.
         """
         key = node_label(node)
         with self._changed:
@@ -119,7 +121,9 @@ class Overview:
             _shared(device_overview(device.model_copy(update={"status": status})), old)
             for device, status in zip(devices, known, strict=True)
         )
-        overview = NodeOverview(name=node, state=state, reason=reason, cannot_prepare=cannot_prepare, devices=shown)
+        overview = NodeOverview(
+            name=node, state=state, reason=reason, cannot_prepare=cannot_prepare, managed=managed, devices=shown
+        )
         if old is not None and (old.overview, old.specs, old.statuses) == (overview, specs, packed):
             return
         wire = json.dumps(overview.to_wire(), separators=(",", ":")).encode()

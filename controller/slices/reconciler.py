@@ -12,28 +12,40 @@ from controller.cluster.inventories import StoredInventory, Unreadable
 from controller.cluster.liveness import Liveness, LivenessTracker
 from controller.modes.node_modes import NodeModes, NodePlan
 from controller.slices.decision import Action, NodeFacts, decide
-from controller.slices.features import SliceFeatures
+from controller.slices.features import NO_BINDING_CONDITIONS, SliceFeatures
 from controller.slices.published_condition import SILENT, PublishedCondition
 from controller.slices.taints import foreign_taints
 from controller.slices.writer import CountersLostError, NameTakenError, SliceWriter
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, ForbiddenError, InvalidError, NotFoundError
 from driver.adapters.kubernetes.resources import LEASES, NODE_INVENTORIES, NODES, JsonObject, Resource
+from driver.api.device_policies import DEFAULT_DEVICE_POLICIES, DevicePolicies
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import Device, ResourceSlice
 from driver.errors import InputError
 from driver.layout.left_out import left_out_notes
+from driver.layout.names import DEFAULT_ROUTE
+from driver.layout.rule_notes import attribute_notes
 from driver.layout.slices import resource_slices
-from driver.layout.taints import MODE_CHANGE_TAINT
+from driver.layout.taints import MODE_CHANGE_TAINT, default_route_taints
 from driver.model.health import CANNOT_PREPARE_TAINT, NodeHealth
 from driver.model.inventory import Inventory
+from driver.model.managed_nodes import TAINT
 from driver.model.rivals import RIVAL_TAINT
 from driver.wording import listed
 
 __all__ = ["SliceReconciler"]
 
 _LOG: Final = logging.getLogger(__name__)
+_NOT_ASKED: Final = (
+    "GPUs bring no CPU and no memory of the node, although GpuPolicies have nodeAllocatable: the controller's "
+    "--feature-gates lacks DRANodeAllocatableResources=true"
+)
+_NOT_DECLARED: Final = (
+    "GPUs bring no CPU and no memory of the node: its kubelet does not declare the feature "
+    "DRANodeAllocatableResources: turn on the gate there"
+)
 _NODE_GRACE_S: Final = 60.0  # a plugin may come up before kubelet registers
 
 
@@ -50,7 +62,9 @@ class SliceReconciler:
         condition: Writes the condition Published.
         policies: Returns the GPU policies in force.
         nic_policies: Returns the NIC policies in force.
+        device_policies: Returns the device policies in force.
         modes: Plans what is published of GPUs.
+        is_tainted: Returns whether the controller allocates this node's devices, so that they are tainted.
     """
 
     def __init__(  # noqa: PLR0913 - all by name
@@ -65,7 +79,9 @@ class SliceReconciler:
         condition: PublishedCondition,
         policies: Callable[[], GpuPolicies],
         nic_policies: Callable[[], NicPolicies],
+        device_policies: Callable[[], DevicePolicies] = lambda: DEFAULT_DEVICE_POLICIES,
         modes: NodeModes,
+        is_tainted: Callable[[str], bool] = lambda _node: False,
     ) -> None:
         self._api = api
         self._namespace = namespace
@@ -76,7 +92,9 @@ class SliceReconciler:
         self._condition = condition
         self._policies = policies
         self._nic_policies = nic_policies
+        self._device_policies = device_policies
         self._modes = modes
+        self._is_tainted = is_tainted
         self._missed_since: dict[str, float] = {}
         self._unheard: set[str] = set()
 
@@ -183,11 +201,16 @@ class SliceReconciler:
                 inventory,
                 policies=self._policies(),
                 nic_policies=self._nic_policies(),
+                device_policies=self._device_policies(),
                 has_counters=has_counters,
                 has_shares=self._features.has_shares,
+                has_lists=self._features.has_lists,
+                has_node_allocatable=self._features.has_node_allocatable and self._declares(reported.name),
+                has_binding_conditions=bool(health.prepares_before_binding) and self._features.has_binding_conditions,
                 only=plan.only,
                 closed=plan.closed,
                 health=health,
+                managed=self._is_tainted(reported.name),
                 other_taints=foreign_taints(stored),
             )
         except InputError as error:
@@ -210,6 +233,12 @@ class SliceReconciler:
             parts.append(
                 f"devices that wait to leave the slices, with the taint {MODE_CHANGE_TAINT}: {len(plan.closed)}"
             )
+        if slices and any(taint.key == TAINT for device in slices[0].spec.devices for taint in device.taints):
+            parts.append(
+                f"placed by Rootport: all have the taint {TAINT}:NoSchedule"
+                if self._features.has_taints
+                else "placed by kube-scheduler although the Node's label asks for Rootport, which cannot keep it away"
+            )
         if health.cannot_prepare:
             parts.append(f"all have the taint {CANNOT_PREPARE_TAINT}={health.cannot_prepare}:NoSchedule")
         if health.rivals:
@@ -218,8 +247,28 @@ class SliceReconciler:
             parts.append(f"devices that {names} may give out as well, with the taint {RIVAL_TAINT}: {len(tainted)}")
         if inventory.gpus or inventory.nics:
             parts += self._features.notes
-        notes = left_out_notes(inventory, policies=self._policies())
+        if inventory.gpus and any(policy.node_allocatable for policy in self._policies().policies):
+            if not self._features.asks_node_allocatable:
+                parts.append(_NOT_ASKED)
+            elif self._features.has_node_allocatable and not self._declares(inventory.node):
+                parts.append(_NOT_DECLARED)
+        if health.prepares_before_binding:
+            waiting = sum(bool(device.binding_conditions) for item in slices for device in item.spec.devices)
+            if self._features.has_binding_conditions:
+                parts.append(f"devices that are prepared before a pod is bound, with binding conditions: {waiting}")
+            else:
+                parts.append(NO_BINDING_CONDITIONS)
+        device_policies = self._device_policies()
+        if needed := sorted(default_route_taints(inventory, device_policies)):
+            parts.append(f"with the node's default route, and so with the taint {DEFAULT_ROUTE}: {listed(needed)}")
+        notes = (
+            *left_out_notes(inventory, policies=self._policies(), device_policies=device_policies),
+            *attribute_notes(inventory, slices, device_policies),
+        )
         return "; ".join((*parts, *notes))
+
+    def _declares(self, node: str) -> bool:
+        return self._informers.declares_node_allocatable(node)
 
     def _set_ready_unknown(self, node: str, inventory: StoredInventory) -> None:
         """Set Ready to Unknown once for each silence: a plugin that sets it to True again will soon be heard."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from driver.allocator.candidates import Scene, gather_requests
-from driver.allocator.demands import ClaimDemand, Demand, read_claim
-from driver.allocator.errors import AllAtOnceError, AllocationError, InvalidPoolError, NodeAllocationError
+from driver.allocator.candidates import Scene
+from driver.allocator.demands import ClaimDemand, read_claim
+from driver.allocator.errors import AllAtOnceError, AllocationError, NodeAllocationError
 from driver.allocator.features import Features
 from driver.allocator.ledger import Ledger, holdings
+from driver.allocator.on_node import MAX_STEPS, allocate_on, random_uid
 from driver.allocator.pools import PoolIndex
-from driver.allocator.results import allocation_result
-from driver.allocator.search import search
 from driver.allocator.selection import Selections
 from driver.allocator.view import NodeView
 from driver.api.resource_v1 import AllocationResult, DeviceClass, Node, ResourceClaim, ResourceSlice
@@ -24,15 +22,6 @@ __all__ = ["Allocator", "Fit"]
 
 _REMEMBERED: Final = 256
 """For how many kinds of claims the allocator remembers which nodes have no room for them."""
-
-_MAX_STEPS: Final = 200_000
-"""Some seconds. Real claims take hundreds; what takes more is made to (the general problem is NP-hard)."""
-
-
-def _random_uid() -> str:
-    """Return a random UUID (RFC 9562, version 4) as text, in a quarter of the time that :mod:`uuid` takes."""
-    digits = f"{random.getrandbits(128):032x}"
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +58,8 @@ class Allocator:
         *,
         allocated: Iterable[ResourceClaim] = (),
         features: Features | None = None,
-        new_share_id: Callable[[], str] = _random_uid,
-        max_steps: int = _MAX_STEPS,
+        new_share_id: Callable[[], str] = random_uid,
+        max_steps: int = MAX_STEPS,
     ) -> None:
         self._features = features if features is not None else Features()
         self._index = PoolIndex(slices, self._features)
@@ -151,41 +140,11 @@ class Allocator:
     def _allocate(
         self, view: NodeView, claims: Sequence[ResourceClaim], demands: tuple[ClaimDemand, ...]
     ) -> tuple[AllocationResult, ...] | None:
-        scene = Scene(view, self._ledger, self._features, self._selections)
-        requests = gather_requests(scene, claims, demands)
-        taken = search(scene, requests, [demand.constraints for demand in demands], max_steps=self._max_steps)
-        if taken is None:
-            invalid = view.invalid_pool
-            if invalid is not None:
-                raise InvalidPoolError(
-                    f"node {view.node.metadata.name}: the claims do not fit, and resource pool {invalid.id} is invalid:"
-                    f" {invalid.reason}",
-                    hint="the driver that publishes the pool must repair it",
-                )
-            return None
-        results = []
-        for place, (claim, demand) in enumerate(zip(claims, demands, strict=True)):
-            of_claim = [item for item in taken if item.claim == place]
-            chosen = _chosen(demand, {item.demand.name for item in of_claim})
-            results.append(
-                allocation_result(
-                    claim,
-                    chosen,
-                    of_claim,
-                    node=view.node.metadata.name,
-                    classes=self._classes,
-                    features=self._features,
-                    new_share_id=self._new_share_id,
-                )
-            )
-        return tuple(results)
-
-
-def _chosen(demand: ClaimDemand, served: set[str]) -> list[Demand]:
-    """Return the alternative of each request by which it was served."""
-    return [
-        request.alternatives[0]
-        if len(request.alternatives) == 1
-        else next((part for part in request.alternatives if part.name in served), request.alternatives[0])
-        for request in demand.requests
-    ]
+        return allocate_on(
+            Scene(view, self._ledger, self._features, self._selections),
+            claims,
+            demands,
+            classes=self._classes,
+            new_share_id=self._new_share_id,
+            max_steps=self._max_steps,
+        )

@@ -30,6 +30,7 @@ __all__ = [
     "Scene",
     "gather",
     "gather_requests",
+    "offers",
 ]
 
 MAX_RESULTS: Final = 32
@@ -99,9 +100,9 @@ def gather(scene: Scene, demand: Demand, *, claim: str) -> Candidates:
         AllocationError: All devices are asked for, and a pool is incomplete or invalid, or a selector fails.
     """
     if demand.count is not None:
-        offers = _offers(scene, demand, claim)
-        items = _free(scene, demand, offers)
-        may_fail = offers.may_fail and any(item.failure is not None for item in items)
+        found = offers(scene, demand, claim)
+        items = _free(scene, demand, found)
+        may_fail = found.may_fail and any(item.failure is not None for item in items)
         return Candidates(demand, demand.count, items, may_fail)
     for pool in scene.view.pools:
         if pool.state is not PoolState.USABLE:
@@ -109,7 +110,7 @@ def gather(scene: Scene, demand: Demand, *, claim: str) -> Candidates:
                 f"{claim}, request {demand.name}: asks for all devices, but resource pool {pool.id} is"
                 f" {pool.state.value}: {pool.reason}"
             )
-    items = tuple(_all(scene, demand, _offers(scene, demand, claim)))
+    items = tuple(_all(scene, demand, offers(scene, demand, claim)))
     return Candidates(demand, len(items), items, may_fail=False)
 
 
@@ -154,14 +155,14 @@ def _gathered_once(scene: Scene, demand: Demand, who: str, known: dict[object, C
     return candidates
 
 
-def _free(scene: Scene, demand: Demand, offers: Offers) -> tuple[Candidate, ...]:
+def _free(scene: Scene, demand: Demand, found: Offers) -> tuple[Candidate, ...]:
     """Return the offers that can be taken.
 
     Of devices in use not even a failure counts, as upstream: a selector that fails on one does not matter.
     """
     free: list[Candidate] = []
     ledger = scene.ledger
-    for pool, offered in offers.pools:
+    for pool, offered in found.pools:
         whole = () if demand.admin else ledger.whole_in(pool)
         # The first step of usage_step stands here as well, for most devices need no other: no call for each of them.
         free += [
@@ -174,9 +175,9 @@ def _free(scene: Scene, demand: Demand, offers: Offers) -> tuple[Candidate, ...]
     return tuple(free)
 
 
-def _all(scene: Scene, demand: Demand, offers: Offers) -> Iterator[Candidate]:
+def _all(scene: Scene, demand: Demand, found: Offers) -> Iterator[Candidate]:
     """Yield all offers, with those that are in use, or of which too little is left, as refused."""
-    for pool, offered in offers.pools:
+    for pool, offered in found.pools:
         whole = () if demand.admin else scene.ledger.whole_in(pool)
         for offer in offered:
             candidate = offer.candidate
@@ -186,8 +187,8 @@ def _all(scene: Scene, demand: Demand, offers: Offers) -> Iterator[Candidate]:
             yield candidate if is_free else replace(candidate, refused=True)
 
 
-def _offers(scene: Scene, demand: Demand, claim: str) -> Offers:
-    """Return what the node has for the demand; ``claim`` is for messages."""
+def offers(scene: Scene, demand: Demand, claim: str) -> Offers:
+    """Return what the node has for the demand, in use or not; ``claim`` is for messages."""
     known = scene.view.offers.get(demand.wants)
     if known is None:
         items = tuple(_offered(scene, demand, f"{claim}, request {demand.name}"))

@@ -37,6 +37,8 @@ class Features:
         fractional_capacity_range: Ranges of capacities are counted in thousandths (DRAFractionalCapacityRange; new in
             1.37, on by default only with ``--min-compatibility-version=1.37``).
         list_type_attributes: Attributes may be lists (DRAListTypeAttributes, alpha).
+        node_allocatable_resources: Devices may take of their node's CPU and memory (DRANodeAllocatableResources,
+            alpha). Which devices are chosen does not depend on it, but which nodes have room.
         partitionable_devices: Shared counters, and node selection per device (DRAPartitionableDevices).
         prioritized_list: Requests with ``firstAvailable`` (DRAPrioritizedList).
     """
@@ -47,6 +49,7 @@ class Features:
     device_taints: bool = True
     fractional_capacity_range: bool = False
     list_type_attributes: bool = False
+    node_allocatable_resources: bool = False
     partitionable_devices: bool = True
     prioritized_list: bool = True
 

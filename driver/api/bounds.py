@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MAX_DEVICES", "MAX_FAULTS", "MAX_NOTES", "MAX_NOTE_LENGTH", "MAX_RIVALS", "MAX_RIVAL_DEVICES"]
+__all__ = [
+    "MAX_CLAIMS_TO_PREPARE",
+    "MAX_DEVICES",
+    "MAX_FAULTS",
+    "MAX_NOTES",
+    "MAX_NOTE_LENGTH",
+    "MAX_RIVALS",
+    "MAX_RIVAL_DEVICES",
+]
+
+MAX_CLAIMS_TO_PREPARE: Final = 128
+"""How many claims a NodeInventory names that its node is to prepare; others wait until some of these are prepared."""
 
 MAX_NOTES: Final = 256
 """How many notes a NodeInventory holds."""

@@ -20,10 +20,24 @@ from driver.api.policies import (
 from driver.api.quantity import Quantity
 from driver.api.validation.wording import PLAIN_ERROR
 
-__all__ = ["DEFAULT_NIC_POLICIES", "BandwidthSteps", "ExtraNicAttribute", "NicPolicies", "NicPolicy", "Rail", "VfMode"]
+__all__ = [
+    "DEFAULT_NIC_POLICIES",
+    "BandwidthRatioSteps",
+    "BandwidthSteps",
+    "BandwidthUnit",
+    "ExtraNicAttribute",
+    "NicPolicies",
+    "NicPolicy",
+    "Rail",
+    "VfMode",
+]
 
 VfMode: TypeAlias = Literal["pooled", "named"]
 """How the VFs of a NIC are published: as one device of which a claim is given any, or each as a device of its own."""
+
+
+BandwidthUnit: TypeAlias = Literal["bitsPerSecond", "percent"]
+"""In what bandwidth is published: capacity ``bandwidth`` or ``bandwidthRatio``."""
 
 
 class BandwidthSteps(AmountSteps):
@@ -34,6 +48,21 @@ class BandwidthSteps(AmountSteps):
 
     minimum: Quantity = Quantity("1G")
     step: Quantity = Quantity("1G")
+
+
+_Percent: TypeAlias = Annotated[StrictInt, Field(ge=1, le=100)]
+
+
+class BandwidthRatioSteps(PolicyObject):
+    """Which percentages of a NIC's bandwidth a share may have: ``minimum``, and any number of steps above it.
+
+    Attributes:
+        minimum: The least, in percent. A claim that asks for less is given this much.
+        step: In percent. Claims that ask for something in between are given the next amount above.
+    """
+
+    minimum: _Percent = 1
+    step: _Percent = 1
 
 
 _Patterns: TypeAlias = Annotated[tuple[Pattern, ...], Field(min_length=1, max_length=64)]
@@ -94,7 +123,9 @@ class NicPolicy(PolicyForModels):
         vfs: How a NIC's VFs are published. VFs that are not alike are published by name whatever this says.
         sharing: Whether a NIC without VFs can be given to several claims at once, each with a part of its bandwidth. In
             RDMA's exclusive namespace mode none can, whatever this says.
-        bandwidth: The bandwidths that a share may have. Nothing on the node enforces them.
+        unit: In what shares ask for bandwidth. A NIC whose speed is not known is shared by percent whatever this says.
+        bandwidth: The bandwidths that a share may have, in bits per second. Nothing on the node enforces them.
+        bandwidth_ratio: The percentages of the NIC's bandwidth that a share may have, where it is shared by percent.
         rails: The rails that the NICs are on, the first match of each; a NIC that none matches is on no rail. None:
             they are numbered by convention (:mod:`driver.model.rails`).
         extra_attributes: What the NICs, and their VFs, publish beyond Rootport's own attributes.
@@ -102,7 +133,9 @@ class NicPolicy(PolicyForModels):
 
     vfs: VfMode = "pooled"
     sharing: StrictBool = True
+    unit: BandwidthUnit = "bitsPerSecond"
     bandwidth: BandwidthSteps = BandwidthSteps()
+    bandwidth_ratio: BandwidthRatioSteps = BandwidthRatioSteps()
     rails: Annotated[tuple[Rail, ...], Field(max_length=128)] | None = None
     extra_attributes: tuple[ExtraNicAttribute, ...] = ()
 

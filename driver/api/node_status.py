@@ -63,3 +63,4 @@ class NodeInventoryStatus:
     watched: tuple[str, ...] = ()
     faults: tuple[DeviceFault, ...] = ()
     rivals: tuple[DeviceRival, ...] = ()
+    prepares_before_binding: tuple[str, ...] = ()

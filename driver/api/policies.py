@@ -28,6 +28,7 @@ __all__ = [
     "PoliciesDocument",
     "PolicyForModels",
     "PolicyObject",
+    "attribute_problem",
     "matches",
     "may_be_extra",
 ]
@@ -51,6 +52,18 @@ def may_be_extra(attribute: str) -> bool:
 
 def _is_standard(domain: str) -> bool:
     return f".{domain}".endswith((".kubernetes.io", ".k8s.io", ".cncf.io"))
+
+
+def attribute_problem(name: str) -> str | None:
+    """Return why policies may have no attribute of this name, for a person; None where they may."""
+    domain = name.rpartition("/")[0]
+    for error in full_attribute_name("", name):
+        return f"name: {error.message}"
+    if "/" in domain:
+        return f"name: {name} has more than one '/'"
+    if _is_standard(domain):
+        return f"{name} is a standard name: what it says is not ours to decide"
+    return None
 
 
 class PolicyObject(Wire):
@@ -90,12 +103,12 @@ class ExtraAttribute(PolicyObject):
 
     Attributes:
         MOST: How many there can be. The API server takes 32 attributes and capacities a device (KEP-4381), and a device
-            has 20 of Rootport's own at most.
+            has 22 of Rootport's own at most.
         name: Its name with its domain, such as ``gpu.nvidia.com/productName``.
         source: Rootport's attribute that it has the value of, as docs/user/attributes.md names it.
     """
 
-    MOST: ClassVar[int] = 12
+    MOST: ClassVar[int] = 10
 
     name: Annotated[StrictStr, Field(max_length=128)]
     source: str = Field(alias="from")
@@ -103,20 +116,13 @@ class ExtraAttribute(PolicyObject):
     @model_validator(mode="after")
     def _is_no_other_attribute(self) -> ExtraAttribute:
         domain, _, name = self.name.rpartition("/")
-        errors = [error.message for error in full_attribute_name("", self.name)]
-        if "/" in domain:
-            errors.append(f"{self.name} has more than one '/'")
-        if errors:
-            raise PydanticCustomError(PLAIN_ERROR, "name: {message}", {"message": errors[0]})
+        if problem := attribute_problem(self.name):
+            raise PydanticCustomError(PLAIN_ERROR, "{problem}", {"problem": problem})
         if domain == DRIVER_NAME and name != self.source:
             raise PydanticCustomError(
                 PLAIN_ERROR,
                 "{name} would not be what it says: in {domain} an attribute has the name of its value, {source}",
                 {"name": self.name, "domain": DRIVER_NAME, "source": self.source},
-            )
-        if _is_standard(domain):
-            raise PydanticCustomError(
-                PLAIN_ERROR, "{name} is a standard name: what it says is not ours to decide", {"name": self.name}
             )
         return self
 
@@ -159,10 +165,15 @@ class PoliciesDocument(PolicyObject):
 
     Attributes:
         KIND: The kind, as it stands in the file.
-        policies: The first that matches a device holds for it, as a whole.
+        policies: The first that matches a device comes before those behind it.
     """
 
     KIND: ClassVar[str]
 
     api_version: Literal["rootport.dev/v1alpha1"]
-    policies: tuple[PolicyForModels, ...] = ()
+    policies: tuple[PolicyObject, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What administrators should know of fields that are deprecated, one sentence each."""
+        return ()

@@ -12,7 +12,17 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 from driver.api.quantity import Quantity
 from driver.api.strict import rule
 
-__all__ = ["ISOLATED", "KIND", "DeviceMode", "PreparedDeviceData", "PreparedIsolation", "device_key"]
+__all__ = [
+    "ALIGNED",
+    "ISOLATED",
+    "KIND",
+    "PREPARATION_FAILED",
+    "PREPARED",
+    "DeviceMode",
+    "PreparedDeviceData",
+    "PreparedIsolation",
+    "device_key",
+]
 
 KIND: Final = "PreparedDevice"
 
@@ -20,6 +30,15 @@ _VERSION: Final = "rootport.dev/v1alpha1"
 
 ISOLATED: Final = "Isolated"
 """The condition's type: whether a program that uses the GPU in the usual way is kept within the claim's share."""
+
+ALIGNED: Final = "Aligned"
+"""The condition's type: False where a ladder's last rung gave the GPU a NIC that is far from it."""
+
+PREPARED: Final = "Prepared"
+"""The binding condition (KEP-5007): the node has prepared the device, so that the pod may be bound to it."""
+
+PREPARATION_FAILED: Final = "PreparationFailed"
+"""The binding failure condition (KEP-5007): the node cannot prepare the device; its claim is to have another one."""
 
 DeviceMode: TypeAlias = Literal["whole", "shared", "ratio", "mig"]
 """How a device is given; :class:`driver.api.rootport_v1alpha1.DeviceStatus` describes each."""
@@ -31,7 +50,8 @@ class PreparedIsolation:
 
     Attributes:
         state: ``enforced``, or ``advisory`` where nothing holds a program to its share.
-        by: What enforces it, or would: ``device``, ``MIG``, ``MPS``, ``HAMi-core``, ``time-slicing``.
+        by: What enforces it, or would: ``device``, ``MIG``, ``MPS``, ``HAMi-core``, ``time-slicing``; of a VF,
+            ``SR-IOV``.
         version: The enforcer's version; None if it has none.
     """
 
@@ -49,16 +69,19 @@ class PreparedDeviceData:
     Attributes:
         api_version: ``rootport.dev/v1alpha1``.
         kind: ``PreparedDevice``.
-        gpu: The whole GPU's name in the pool, whatever part of it was allocated; None for NICs, as are the next five.
+        gpu: The whole GPU's name in the pool, whatever part of it was allocated; None for NICs, as are the next five
+            but ``isolation``.
         mode: How the GPU is given.
         core: Percent of its core; None for a MIG partition.
         memory: Of its memory; None where the GPU's is not known.
-        isolation: Whether that holds.
+        isolation: Whether that holds. Of a VF whose DeviceClass wants that, whether it is limited to its bandwidth.
         mig_uuid: The MIG device's UUID.
-        nic: The NIC's (PF's) name in the pool, whatever part of it was allocated; None for GPUs, as are the next two,
+        nic: The NIC's (PF's) name in the pool, whatever part of it was allocated; None for GPUs, as are the next three,
             and where it is not known any more: of a VF that an older Rootport prepared.
         vf: The VF's name in the pool, whether the claim named it or was given any one.
-        bandwidth: Of the NIC, in bits per second; None where all of it is given, and for VFs.
+        bandwidth: Of the NIC, in bits per second; None where all of it is given, for a VF that has none reserved, and
+            where it is given by percent.
+        bandwidth_ratio: The same in percent of the NIC's.
         distances: From this device to those of the other kind in the claim: of a GPU to each NIC, of a NIC to each GPU,
             by their names in the pool; ``PIX`` to ``SYS``, as in ``nvidia-smi topo -m``. None without such.
     """
@@ -76,11 +99,19 @@ class PreparedDeviceData:
     nic: str | None = None
     vf: str | None = None
     bandwidth: Quantity | None = None
+    bandwidth_ratio: int | None = None
     distances: Mapping[str, str] | None = None
 
     @classmethod
     def of_nic(
-        cls, *, nic: str | None, vf: str | None, bandwidth: int | None, distances: Mapping[str, str]
+        cls,
+        *,
+        nic: str | None,
+        vf: str | None,
+        bandwidth: int | None,
+        bandwidth_ratio: int | None,
+        isolation: PreparedIsolation | None,
+        distances: Mapping[str, str],
     ) -> PreparedDeviceData:
         """Return the data of a function of a NIC, with its header."""
         return cls(
@@ -89,6 +120,8 @@ class PreparedDeviceData:
             nic=nic,
             vf=vf,
             bandwidth=None if bandwidth is None else Quantity.of(bandwidth),
+            bandwidth_ratio=bandwidth_ratio,
+            isolation=isolation,
             distances=dict(distances) or None,
         )
 

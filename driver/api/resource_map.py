@@ -94,7 +94,7 @@ class MappedResource(PolicyObject):
 
 
 class ResourceMap(PolicyObject):
-    """The file.
+    """Which extended resources of device plugins stand for which RDMA NICs.
 
     Attributes:
         resources: The resources; a whole name counts before one that ends in ``*``.

@@ -1,9 +1,9 @@
-"""The objects of ``resource.k8s.io/v1`` (Kubernetes 1.36) that Rootport reads and writes, as frozen pydantic models.
+"""The objects of ``resource.k8s.io/v1`` (Kubernetes 1.37) that Rootport reads and writes, as frozen pydantic models.
 
-Source of every field, limit and default: k8s.io/api v0.36.3, resource/v1/types.go. The models only have the
-types; :mod:`driver.api.validation` has the values that the API server would refuse, and ``with_defaults`` there sets
-what it would default. Unknown fields are refused (a typo in a claim must not pass silently); to read an
-object that a newer API server wrote, validate with ``extra="ignore"``.
+Source of every field, limit and default: k8s.io/api v0.37.2, resource/v1/types.go, without the fields of gates that are
+new in 1.37. The models only have the types; :mod:`driver.api.validation` has the values that the API server would
+refuse, and ``with_defaults`` there sets what it would default. Unknown fields are refused (a typo in a claim must not
+pass silently); to read an object that a newer API server wrote, validate with ``extra="ignore"``.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ __all__ = [
     "DeviceToleration",
     "ExactDeviceRequest",
     "Node",
+    "NodeAllocatableMapping",
+    "NodeAllocatableOverhead",
+    "NodeAllocatableResource",
     "NodeSelector",
     "NodeSelectorRequirement",
     "NodeSelectorTerm",
@@ -230,6 +233,28 @@ class DeviceTaint(Wire):
     time_added: str | None = None
 
 
+class NodeAllocatableMapping(Wire):
+    """How much of a node's resource a device *is*: for each device, or for each unit of a capacity consumed."""
+
+    capacity_key: str | None = None
+    capacity_multiplier: Quantity | None = None
+    device_multiplier: Quantity | None = None
+
+
+class NodeAllocatableOverhead(Wire):
+    """How much of a node's resource is taken besides, for each pod with the claim and each of its containers."""
+
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableResource(Wire):
+    """What a device takes of one resource of its node (alpha gate DRANodeAllocatableResources, Kubernetes 1.37)."""
+
+    mapping: NodeAllocatableMapping | None = None
+    overhead: NodeAllocatableOverhead | None = None
+
+
 class Device(Wire):
     """One device of a slice. Attribute and capacity names without a domain belong to the driver's domain."""
 
@@ -246,6 +271,8 @@ class Device(Wire):
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: StrictBool | None = None
     node_allocatable_resource_mappings: dict[str, Any] = Field(default_factory=dict)
+    """Of Kubernetes 1.36 alone."""
+    node_allocatable_resources: dict[str, NodeAllocatableResource] = Field(default_factory=dict)
 
 
 class ResourcePool(Wire):

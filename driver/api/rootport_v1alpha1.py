@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import ConfigDict, Field, PlainSerializer, StrictBool, StrictInt
 
 from driver.api.bounds import (
+    MAX_CLAIMS_TO_PREPARE,
     MAX_DEVICES,
     MAX_FAULTS,
     MAX_NOTE_LENGTH,
@@ -22,14 +23,17 @@ from driver.api.bounds import (
     MAX_RIVAL_DEVICES,
     MAX_RIVALS,
 )
+from driver.api.gpu_modes import MOST_CORE
 from driver.api.prepared_device import DeviceMode
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ObjectMeta, Wire
 
 __all__ = [
     "MAX_ALLOCATIONS",
+    "MAX_ATTRIBUTES",
     "MAX_NEAR",
     "MAX_PODS",
+    "ClaimToPrepare",
     "Condition",
     "Device",
     "DeviceAllocation",
@@ -54,6 +58,7 @@ __all__ = [
     "NodeInventory",
     "NodeInventorySpec",
     "NodeInventoryStatus",
+    "OwnAttribute",
     "PciePath",
     "RdmaFunction",
     "RdmaNic",
@@ -64,8 +69,11 @@ __all__ = [
 MAX_NEAR: Final = 32
 """How many near devices a Device names: as many GPUs as NVIDIA's driver attaches."""
 
+MAX_ATTRIBUTES: Final = 32
+"""How many attributes of policies a Device shows: as many as a device of a ResourceSlice may have in all."""
+
 MAX_ALLOCATIONS: Final = 256
-"""How many allocations a Device names; shares are of at least one percent."""
+"""How many allocations a Device names."""
 
 MAX_PODS: Final = 16
 """How many pods of one allocation a Device names."""
@@ -77,6 +85,7 @@ _MAX_VFS: Final = 1024
 _MAX_FPGAS: Final = 64
 # A PCI domain has 256 buses, of which each switch takes two; machines have chains of two or three.
 _MAX_SWITCHES: Final = 16
+_MAX_NEAR_NUMA_NODES: Final = 15
 # NVML_NVLINK_MAX_LINKS is 36; xGMI has 7.
 _MAX_LINKS: Final = 64
 # NVML_GPU_INSTANCE_PROFILE_COUNT is 18, and no GPU has more than 8 memory slices to place an instance at.
@@ -104,6 +113,7 @@ def _mebibytes(size: Quantity) -> str:
 
 
 Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=128, pattern=_PRINTABLE)]
+AttributeText: TypeAlias = Annotated[str, Field(max_length=64)]
 Note: TypeAlias = Annotated[str, Field(max_length=MAX_NOTE_LENGTH, pattern=_PRINTABLE)]
 Address: TypeAlias = Annotated[str, Field(max_length=16, pattern=_PCI_ADDRESS)]
 Root: TypeAlias = Annotated[str, Field(max_length=16, pattern=r"^pci[0-9a-f]{4,8}:[0-9a-f]{2}$")]
@@ -194,6 +204,22 @@ Conditions: TypeAlias = Annotated[
 ]
 
 
+class DirectPath(_Object):
+    """The path of a NIC's Data Direct function, by which it reaches a GPU's memory without the CPU.
+
+    Attributes:
+        address: The function's PCI address.
+        root: The root complex, pci<domain>:<bus>.
+        switches: The upstream ports of the switches on the way that join several cards, outermost first.
+        numa_node: The NUMA node; absent where the platform does not report it.
+    """
+
+    address: Address
+    root: Root | None = None
+    switches: Annotated[tuple[Address, ...], Field(max_length=_MAX_SWITCHES)] = ()
+    numa_node: NumaNode | None = None
+
+
 class PciePath(_Object):
     """Where a device hangs in the PCIe tree.
 
@@ -202,12 +228,16 @@ class PciePath(_Object):
         root_port: The root port's PCI address.
         switches: The upstream ports of the switches on the way that join several cards, outermost first.
         numa_node: The NUMA node; absent where the platform does not report it.
+        near_numa_nodes: The other NUMA nodes of the same socket that are nearest to that one, and equally near.
+        direct: The second path of a NIC that has a Data Direct function.
     """
 
     root: Root | None = None
     root_port: Address | None = None
     switches: Annotated[tuple[Address, ...], Field(max_length=_MAX_SWITCHES)] = ()
     numa_node: NumaNode | None = None
+    near_numa_nodes: Annotated[tuple[NumaNode, ...], Field(max_length=_MAX_NEAR_NUMA_NODES)] = ()
+    direct: DirectPath | None = None
 
 
 class GpuLink(_Object):
@@ -374,6 +404,8 @@ class RdmaFunction(_Object):
         umad_minors: N of /dev/infiniband/umadN, one a port.
         issm_minors: N of /dev/infiniband/issmN, one a port.
         rail: The rail of a rail-optimised network that it is on by convention; policies may say another.
+        default_route: True where the node's default route goes through one of its interfaces, directly or by way of a
+            bond, a VLAN or a bridge; absent where it does not, or where that is not known.
     """
 
     address: Address
@@ -386,6 +418,7 @@ class RdmaFunction(_Object):
     umad_minors: Minors = ()
     issm_minors: Minors = ()
     rail: UInt32 | None = None
+    default_route: StrictBool | None = None
 
 
 class RdmaVf(RdmaFunction):
@@ -520,6 +553,20 @@ class DeviceRival(_Object):
     message: Note = ""
 
 
+class ClaimToPrepare(_Object):
+    """A claim that has devices of the node, and whose pod is bound once these are prepared (KEP-5007).
+
+    Attributes:
+        namespace: The claim's namespace.
+        name: The claim's name.
+        uid: The claim's UID.
+    """
+
+    namespace: Annotated[str, Field(max_length=63)]
+    name: Annotated[str, Field(max_length=253)]
+    uid: Annotated[str, Field(max_length=64)]
+
+
 class NodeInventoryStatus(_Object):
     """What the plugin reports about itself and the node.
 
@@ -531,6 +578,9 @@ class NodeInventoryStatus(_Object):
             healthy.
         faults: What is wrong with them.
         rivals: Who else gives out devices of the node.
+        prepares_before_binding: The types of devices that the plugin prepares before a pod is bound to the node:
+            these have binding conditions in the ResourceSlices.
+        claims_to_prepare: The claims that wait for that, written by the controller.
     """
 
     conditions: Conditions = ()
@@ -557,6 +607,17 @@ class NodeInventoryStatus(_Object):
             json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name", "kind"]},
         ),
     ] = ()
+    prepares_before_binding: Annotated[
+        tuple[Literal["mig", "rdma-vf"], ...],
+        Field(max_length=2, json_schema_extra={"x-kubernetes-list-type": "set"}),
+    ] = ()
+    claims_to_prepare: Annotated[
+        tuple[ClaimToPrepare, ...],
+        Field(
+            max_length=MAX_CLAIMS_TO_PREPARE,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"]},
+        ),
+    ] = ()
 
 
 class NodeInventory(_Object):
@@ -580,6 +641,24 @@ class NearDevice(_Object):
 
     name: DeviceLabel
     distance: Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
+
+
+class OwnAttribute(_Object):
+    """An attribute that the administrator's policies give to a device, as ResourceSlices have it.
+
+    Attributes:
+        name: Its full name, such as example.com/role.
+        bool_value: True or false.
+        int_value: A whole number.
+        string_value: Text.
+        version_value: A semantic version.
+    """
+
+    name: Annotated[str, Field(max_length=128)]
+    bool_value: StrictBool | None = Field(default=None, alias="bool")
+    int_value: Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)] | None = Field(default=None, alias="int")
+    string_value: AttributeText | None = Field(default=None, alias="string")
+    version_value: AttributeText | None = Field(default=None, alias="version")
 
 
 class DeviceSpec(_Object):
@@ -610,6 +689,7 @@ class DeviceSpec(_Object):
         pcie_root: The root complex, pci<domain>:<bus>.
         numa_node: The NUMA node.
         near: The NICs nearest to a GPU or FPGA, and the GPUs nearest to a NIC or VF: all at the least distance.
+        attributes: What the administrator's DevicePolicies say of it.
         left_out: Why the device is in no ResourceSlice; absent where it is offered.
     """
 
@@ -636,6 +716,7 @@ class DeviceSpec(_Object):
     pcie_root: Root | None = None
     numa_node: NumaNode | None = None
     near: Annotated[tuple[NearDevice, ...], Field(max_length=MAX_NEAR)] = ()
+    attributes: Annotated[tuple[OwnAttribute, ...], Field(max_length=MAX_ATTRIBUTES)] = ()
     left_out: Note | None = None
 
 
@@ -680,10 +761,13 @@ class DeviceAllocation(_Object):
         share_id: Which share of the device; empty where it is not given in shares.
         core: Percent of a GPU's core; absent for a partition.
         memory: Of a GPU's memory; absent where it is not known.
-        bandwidth: Bits per second of a NIC that is given in shares.
+        bandwidth: Bits per second of a NIC that is given in shares, or that a VF has reserved.
+        bandwidth_ratio: The same in percent of the NIC's, where it was asked for so.
         isolation: Whether the limits hold, as the node's plugin reports; absent before the claim is prepared.
         pods: The pods that the claim is reserved for; at most 16 of them.
         more_pods: How many more there are; absent for none.
+        pod_groups: The PodGroups that the claim is reserved for, by name; at most 16 of them. All pods of such a group
+            may use the claim, and are not among its pods here.
     """
 
     namespace: Annotated[str, Field(max_length=63)]
@@ -695,6 +779,7 @@ class DeviceAllocation(_Object):
     core: Percent | None = None
     memory: MemorySize | None = None
     bandwidth: Bandwidth | None = None
+    bandwidth_ratio: Percent | None = None
     isolation: DeviceIsolation | None = None
     pods: Annotated[
         tuple[DevicePod, ...],
@@ -704,21 +789,28 @@ class DeviceAllocation(_Object):
         ),
     ] = ()
     more_pods: UInt32 | None = None
+    pod_groups: Annotated[
+        tuple[Annotated[str, Field(max_length=253)], ...],
+        Field(max_length=MAX_PODS, json_schema_extra={"x-kubernetes-list-type": "set"}),
+    ] = ()
 
 
 class DeviceAmounts(_Object):
     """Amounts of a device; absent is what it does not have, or what is not known.
 
     Attributes:
-        core: Percent of a GPU's core; of what is allocated in partitions, in proportion to their compute slices.
+        core: Percent of a GPU's core; of what is allocated in partitions, in proportion to their compute slices. What
+            is allocated is above 100 where GpuPolicies promise the core more than once.
         memory: Of a GPU's memory.
         bandwidth: Bits per second of a NIC.
+        bandwidth_ratio: Percent of the bandwidth of a NIC whose speed is not known.
         vfs: Virtual functions of a NIC that is given by them.
     """
 
-    core: Percent | None = None
+    core: Annotated[StrictInt, Field(ge=0, le=MOST_CORE)] | None = None
     memory: MemorySize | None = None
     bandwidth: Bandwidth | None = None
+    bandwidth_ratio: Percent | None = None
     vfs: UInt16 | None = None
 
 
@@ -730,6 +822,7 @@ class DeviceFragment(_Object):
         memory: Of a GPU's memory, by a share or a partition.
         profile: The largest MIG profile that a partition can still be made of; absent where there is none.
         bandwidth: Bits per second of a NIC.
+        bandwidth_ratio: Percent of the bandwidth of a NIC whose speed is not known.
         vfs: Virtual functions of a NIC.
     """
 
@@ -737,6 +830,7 @@ class DeviceFragment(_Object):
     memory: MemorySize | None = None
     profile: Text | None = None
     bandwidth: Bandwidth | None = None
+    bandwidth_ratio: Percent | None = None
     vfs: UInt16 | None = None
 
 

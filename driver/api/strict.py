@@ -25,7 +25,7 @@ from driver.api.quantity import Quantity
 from driver.api.validation.errors import FieldError, path_step, shown_value, unknown_field, unknown_value
 from driver.spelling import camel_case
 
-__all__ = ["StrictError", "read", "rule", "write"]
+__all__ = ["StrictError", "read", "rule", "wire_names", "write"]
 
 _T = TypeVar("_T")
 _RULE: Final = "rule"
@@ -136,10 +136,10 @@ def write(value: object) -> Any:
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if is_dataclass(value):
         kind: Any = type(value)
-        items = {attribute: getattr(value, attribute) for attribute in _names(kind)}
+        items = {attribute: getattr(value, attribute) for attribute in wire_names(kind)}
         if getattr(kind, "WIRE", False):
             items = {attribute: item for attribute, item in items.items() if not _is_default(kind, attribute, item)}
-        return {_names(kind)[attribute]: write(item) for attribute, item in items.items()}
+        return {wire_names(kind)[attribute]: write(item) for attribute, item in items.items()}
     return str(value)
 
 
@@ -179,7 +179,7 @@ class _Field:
 
 
 @cache
-def _names(cls: type) -> dict[str, str]:
+def wire_names(cls: type) -> dict[str, str]:
     """Return the fields' names in JSON, by their names in the class."""
     is_camel = getattr(cls, "WIRE", False)
     found = {}
@@ -192,7 +192,7 @@ def _names(cls: type) -> dict[str, str]:
 
 @cache
 def _fields(cls: type) -> tuple[_Field, ...]:
-    hints, names = get_type_hints(cls), _names(cls)
+    hints, names = get_type_hints(cls), wire_names(cls)
     return tuple(
         _Field(
             attribute=item.name,

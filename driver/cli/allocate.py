@@ -12,7 +12,14 @@ from driver.cli.options import FILE
 __all__ = ["command"]
 
 
-@click.command("allocate")
+@click.command("allocate", epilog="""\b
+Examples:
+  rootport allocate --problems tests/data/conformance/quirks.jsonl
+  rootport allocate --problems problems.jsonl | jq -c '{id, node}'
+
+Exit codes: 0 each problem has its answer, an error in its line included;
+2 the file cannot be read.
+""")  # fmt: skip
 @click.option("--problems", type=FILE, required=True, help="A file with one problem, a JSON object, a line.")
 def command(problems: Path) -> None:
     """Answer allocation problems, one JSON line each: {id, node, result, error}.

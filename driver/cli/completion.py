@@ -13,6 +13,8 @@ Put it where your shell reads it when it starts:
   bash  source <(rootport completion bash)      # in ~/.bashrc; bash 4.4 or later
   zsh   source <(rootport completion zsh)       # in ~/.zshrc, after compinit
   fish  rootport completion fish | source       # in ~/.config/fish/config.fish
+
+Exit codes: 0 printed; 2 no such shell.
 """)  # fmt: skip
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context

@@ -15,12 +15,17 @@ import click
 from driver.adapters.files.document import Document, Problem, ProblemKind
 from driver.adapters.files.input_file import path_name
 from driver.adapters.manifests.claims import Manifests, read_all_manifests
+from driver.api.device_policies import DevicePolicies
+from driver.api.gpu_policies import GpuPolicies
+from driver.api.nic_policies import NicPolicies
 from driver.api.validation.names import label
 from driver.cli.convert_manifests import manifest_texts, named_twice
 from driver.cli.convert_notes import WithoutEffect
 from driver.cli.convert_report import assessment_to_wire, print_assessment, print_conversions
+from driver.cli.device_sizes import sizes_of_cluster, sizes_of_machines
 from driver.cli.left_out import passed_over
-from driver.cli.options import FILE, read_resources, resources_option
+from driver.cli.machines import Machines, machine_options
+from driver.cli.options import FILE, policies_options, read_resources, resources_option
 from driver.cli.output import NO_ANSWER, print_error, print_note, to_json, to_yaml
 from driver.cli.progress import progress
 from driver.convert import Conversion, Outcome, Settings, convert
@@ -61,13 +66,16 @@ Examples:
   rootport convert --check -n ml -o json | jq .summary
   rootport convert --resources nics.yaml pod.yaml   # which resources are RDMA NICs
   rootport convert --path Fleet=spec.workers[*].pod fleet.yaml
+  rootport convert --context prod claims.yaml       # percentages, for its GPUs
 
-\b
 What the manifests ask of Koordinator, TKE qGPU, HAMi, device plugins and others
 becomes claims for Rootport: docs/user/migrate/fields.md lists each field. Every
 other document is printed as it stands. What changes loses its comments.
 
-\b
+With a cluster (--kubeconfig, --context) or machines (--topology, --sysfs, --live),
+claims for a percentage of memory or of bandwidth become prioritized lists over
+the sizes of the devices there.
+
 Exit codes: 0 all that asks for devices converts; 1 some of it does not, and is
 printed as it stands, or (--check) a file cannot be read; 2 bad input, and no
 manifest is printed, or the cluster cannot be asked.
@@ -80,8 +88,13 @@ manifest is printed, or the cluster cannot be asked.
     help="Where objects of a kind have pod templates, if not found by their form. Repeatable.",
 )  # fmt: skip
 @click.option("--from", "dump", type=FILE, help="With --check: kubectl get -o yaml or json, instead of a cluster.")
-@click.option("--kubeconfig", type=FILE, help="With --check: the cluster. [default: as kubectl's]")
+@click.option(
+    "--kubeconfig", type=FILE,
+    help="The cluster: with --check and no FILE, of the workloads; with FILE, of the devices. [default: as kubectl's]",
+)  # fmt: skip
 @click.option("--context", help="Of the kubeconfig. [default: the current one]")
+@machine_options(positional=False)
+@policies_options
 @click.option("-n", "--namespace", help="With --check, of a cluster: this namespace alone.")
 @click.option(
     "-o", "--output", type=click.Choice(("text", "json", "yaml")), help="Format of what --check prints. [default: text]"
@@ -96,6 +109,10 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     context: str | None,
     namespace: str | None,
     output: str | None,
+    machines: Machines,
+    policies: GpuPolicies,
+    nic_policies: NicPolicies,
+    device_policies: DevicePolicies,
 ) -> int:
     """Print manifests of other systems with claims for Rootport, ready for kubectl apply.
 
@@ -106,16 +123,24 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     Without FILE that is of the workloads in a cluster, which are read and not changed.
     """
     try:
-        of_cluster = kubeconfig is not None or context is not None or namespace is not None
-        if not check and (of_cluster or dump is not None or output is not None):
-            raise InputError("--from, --kubeconfig, --context, -n and -o are for --check", hint="add --check")
-        if sum((bool(files), dump is not None, of_cluster)) > 1:
+        names_cluster = kubeconfig is not None or context is not None
+        if not check and (namespace is not None or dump is not None or output is not None):
+            raise InputError("--from, -n and -o are for --check", hint="add --check")
+        if sum((bool(files), dump is not None, namespace is not None or (names_cluster and not files))) > 1:
             raise InputError("files, --from, or a cluster: which of them?", hint="name one")
+        if machines and names_cluster:
+            raise InputError("a machine, or a cluster: which one has the devices?", hint="name one of them")
         if not check and not files:
             raise click.UsageError(
                 "name files or folders, or - for standard input; --check without a name takes the current cluster"
             )
         settings = _settings(resources, pod_paths)
+        if machines:
+            sizes = sizes_of_machines(machines.read(), policies, nic_policies, device_policies)
+            settings = replace(settings, sizes=sizes)
+        elif names_cluster and files:
+            with progress("reading the sizes of devices"):
+                settings = replace(settings, sizes=sizes_of_cluster(kubeconfig, context))
         to_claims = partial(convert, settings=settings)
         if not check:
             return _convert(files, to_claims, settings)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import gc
-import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from driver.allocator.features import Features
 from driver.budget import Budget
+from driver.cli.cluster_or_dump import ClusterFlags, cluster_options
 from driver.cli.explain_report import Known, print_explanation, print_pending
-from driver.cli.feature_gates import features_of
-from driver.cli.options import FILE, output_option
+from driver.cli.options import output_option
 from driver.cli.output import NO_ANSWER, print_error, to_json
 from driver.cli.progress import progress
 from driver.errors import InputError, RootportError
@@ -60,59 +56,6 @@ class _Subject:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ClusterFlags:
-    """The flags that name a cluster."""
-
-    dumps: Path | None
-    kubeconfig: Path | None
-    context: str | None
-    feature_gates: str
-    features: Features
-
-    @property
-    def again(self) -> str:
-        """The flags in a shell's syntax, each with a space before it, for a command that asks the same cluster."""
-        flags = {
-            "--from": self.dumps,
-            "--kubeconfig": self.kubeconfig,
-            "--context": self.context,
-            "--feature-gates": self.feature_gates,
-        }
-        return "".join(f" {name} {shlex.quote(str(value))}" for name, value in flags.items() if value)
-
-
-def _cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of :class:`_ClusterFlags`, passed on as one argument ``cluster``."""
-
-    @wraps(command)
-    def wrapped(
-        dumps: Path | None, kubeconfig: Path | None, context: str | None, feature_gates: str, **rest: Any
-    ) -> Any:
-        features = features_of(feature_gates)
-        flags = _ClusterFlags(
-            dumps=dumps, kubeconfig=kubeconfig, context=context, feature_gates=feature_gates, features=features
-        )
-        return command(cluster=flags, **rest)
-
-    options = (
-        click.option(
-            "--from",
-            "dumps",
-            type=FILE,
-            help="A folder, or a file, of kubectl get -o yaml or json, instead of a cluster.",
-        ),
-        click.option("--kubeconfig", type=FILE, help="The cluster. [default: as kubectl's]"),
-        click.option("--context", help="Of the kubeconfig. [default: the current one]"),
-        click.option(
-            "--feature-gates", default="", metavar="GATE=BOOL,...", help="Of the scheduler, where not 1.37's defaults."
-        ),
-    )
-    for option in reversed(options):
-        wrapped = option(wrapped)
-    return wrapped
-
-
 @click.command("explain", epilog="""\b
 Examples:
   rootport explain                           # all that is pending, a line each
@@ -126,22 +69,22 @@ Examples:
 \b
 A dump for --from, of a cluster that you cannot reach from here:
   kubectl get resourceslices,deviceclasses,nodes -o json >dump/cluster.json
+  kubectl -n rootport-system get lease rootport-controller -o json >dump/lease.json
   kubectl get resourceclaims,resourceclaimtemplates,pods -A -o json >dump/namespaces.json
 
-\b
 Exit codes: 0 it fits, has its devices or has ended (of all: nothing is
 pending, or all of it fits); 1 it does not fit; 2 no answer: bad input, or the
 cluster cannot be asked; 3 not known whether it fits: the answer says why.
 """)  # fmt: skip
 @click.argument("subject", nargs=-1, metavar="[claim|pod] [NAMESPACE/]NAME")
-@_cluster_options
+@cluster_options
 @click.option("-n", "--namespace", help="Of the claim or pod. [default: the context's; of a dump: default, or all]")
 @click.option("-A", "--all-namespaces", is_flag=True, help="All that is pending, in all namespaces.")
 @click.option("--proposals/--no-proposals", default=True, show_default=True, help="Look for changes that would help.")
 @output_option("text", "json")
 def command(
     subject: tuple[str, ...],
-    cluster: _ClusterFlags,
+    cluster: ClusterFlags,
     namespace: str | None,
     all_namespaces: bool,  # noqa: FBT001 - click passes flags so
     proposals: bool,  # noqa: FBT001 - as above
@@ -157,7 +100,7 @@ def command(
         asked = _subject(subject, namespace)
         if all_namespaces and (asked.name or namespace is not None):
             raise InputError("--all-namespaces, and a name or --namespace too", hint="leave one of them out")
-        state, current = _state(cluster, asked, all_namespaces=all_namespaces)
+        state, current = cluster.read(asked.namespace, all_namespaces=all_namespaces)
         # It stays until the end, and to look for garbage in a large cluster takes most of a second.
         gc.freeze()
         if not asked.name:
@@ -233,24 +176,3 @@ def _subject(words: Sequence[str], namespace: str | None) -> _Subject:
     if slash and namespace is not None and namespace != before:
         raise InputError(f"{name} is not in namespace {namespace}", hint="name the namespace once")
     return _Subject(kind=known, namespace=before or namespace, name=after)
-
-
-def _state(flags: _ClusterFlags, asked: _Subject, *, all_namespaces: bool) -> tuple[ClusterState, str | None]:
-    """Return the cluster, and the namespace: None for all, and for a dump if none is named."""
-    with progress("reading objects") as step:
-        # Imported here, as one needs no YAML of the other: the Kubernetes client alone takes half a second.
-        if flags.dumps is not None:
-            if flags.kubeconfig is not None or flags.context is not None:
-                raise InputError("--from and --kubeconfig or --context: which cluster?", hint="leave one of them out")
-            from driver.adapters.manifests.dumps import read_dumps  # noqa: PLC0415 - as said above
-
-            return read_dumps(flags.dumps, features=flags.features, seen=step), asked.namespace
-        from driver.adapters.kubernetes.kubeconfig import cluster_context  # noqa: PLC0415 - as said above
-        from driver.adapters.kubernetes.snapshot import read_cluster  # noqa: PLC0415 - as said above
-
-        cluster = cluster_context(
-            kubeconfig=flags.kubeconfig, context=flags.context, instead="name a folder or file of dumps with --from"
-        )
-        namespace = None if all_namespaces else asked.namespace or cluster.namespace
-        with cluster.api as api:
-            return read_cluster(api, namespace, features=flags.features, seen=step), namespace

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from driver import DRIVER_NAME
+from driver.api.gpu_policies import GpuPolicy
 from driver.api.prepared_device import DeviceMode
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Device as SliceDevice
@@ -26,11 +27,13 @@ from driver.model.parts import (
     has_static_layout,
     whole_device,
 )
+from driver.model.shares import given_in_shares, largest_share
 from driver.simulation import Simulation
 
-__all__ = ["NodeUsage", "Use", "free_of", "left_of", "left_text", "mode_of", "share_text", "usage"]
+__all__ = ["NodeUsage", "Use", "free_of", "left_of", "left_text", "mode_of", "policy_of", "share_text", "usage"]
 
 _ALL: Final = 100
+_DEFAULT_POLICY: Final = GpuPolicy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +45,19 @@ class Use:
         device: What was given; a part of a GPU as the part.
         result: The allocator's answer.
         vf: Which VF was given, where the device is a pool of them.
+        policy: The administrator's rules for the GPU.
     """
 
     claim: str
     device: AllocatableDevice
     result: DeviceRequestAllocationResult
     vf: DeviceName | None = None
+    policy: GpuPolicy = _DEFAULT_POLICY
 
     @property
     def share(self) -> str:
         """What was allocated of the device, in a few words; empty for the whole device."""
-        return share_text(self.device, self.result, self.vf)
+        return share_text(self.device, self.result, self.vf, self.policy)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,24 +115,49 @@ def usage(simulation: Simulation) -> dict[str, NodeUsage]:
             device = node.devices.get(result.device) if result.driver == DRIVER_NAME else None
             if device is not None:
                 claim = f"{outcome.claim.metadata.namespace}/{outcome.claim.metadata.name}"
+                vf = vfs.get((result.device, result.share_id))
+                policy = policy_of(simulation, outcome.node, device)
                 node.uses[whole_device(device).name].append(
-                    Use(claim=claim, device=device, result=result, vf=vfs.get((result.device, result.share_id)))
+                    Use(claim=claim, device=device, result=result, vf=vf, policy=policy)
                 )
     return nodes
 
 
-def _is_part(device: AllocatableDevice, result: DeviceRequestAllocationResult) -> bool:
-    """Whether a part of a GPU was allocated: a partition, or a share that leaves some of the core to others."""
-    if isinstance(device, MigPartition):
-        return True
-    core = result.consumed_capacity.get(attributes.CORE)
-    return isinstance(device, Gpu | GpuRatio) and core is not None and core < Quantity.of(_ALL)
+def policy_of(simulation: Simulation, node: str, device: AllocatableDevice) -> GpuPolicy:
+    """Return the administrator's rules for a GPU, or for the GPU of a part; the defaults for other devices."""
+    gpu = whole_device(device)
+    if not isinstance(gpu, Gpu):
+        return _DEFAULT_POLICY
+    return simulation.policies.of(model=gpu.model, node=node, address=gpu.address)
 
 
-def share_text(device: AllocatableDevice, result: DeviceRequestAllocationResult, vf: DeviceName | None = None) -> str:
+def _is_part(device: AllocatableDevice, result: DeviceRequestAllocationResult, policy: GpuPolicy) -> bool:
+    """Whether a part of a GPU was allocated: a partition, or a share that leaves room for others."""
+    consumed = {name: amount.ceil() for name, amount in result.consumed_capacity.items()}
+    match device:
+        case MigPartition():
+            return True
+        case GpuRatio():
+            return consumed.get(attributes.MEMORY_RATIO, _ALL) < _ALL
+        case Gpu() if device.memory_bytes and attributes.MEMORY in consumed:
+            steps = policy.memory
+            most = largest_share(device.memory_bytes, minimum=steps.minimum.ceil(), step=steps.step.ceil())
+            return consumed[attributes.MEMORY] < most
+        case Gpu():
+            return consumed.get(attributes.CORE, _ALL) < _ALL
+        case _:
+            return False
+
+
+def share_text(
+    device: AllocatableDevice,
+    result: DeviceRequestAllocationResult,
+    vf: DeviceName | None = None,
+    policy: GpuPolicy = _DEFAULT_POLICY,
+) -> str:
     """Return what was allocated of a GPU or NIC, in a few words; empty for all of it."""
-    if not _is_part(device, result):
-        return vf_share(device, vf) or bandwidth_share(device, result)
+    if not _is_part(device, result, policy):
+        return ", ".join(filter(None, (vf_share(device, vf), bandwidth_share(device, result))))
     if isinstance(device, MigPartition):
         return device.profile.name
     return _amounts({name: value.ceil() for name, value in result.consumed_capacity.items()})
@@ -155,11 +185,15 @@ def left_of(gpu: Gpu, uses: Sequence[Use]) -> dict[str, Any]:
         }
         every = {number for place in _placements(gpu) for number in _slices(place)}
         return {"slices": {"free": len(every - taken), "total": len(every)}}
-    whole = {attributes.CORE: _ALL}
+    policy = uses[0].policy
+    whole = {attributes.CORE: policy.core.total if gpu.memory_bytes else _ALL}
     if any(isinstance(device, GpuRatio) for device in allocated):
         whole[attributes.MEMORY_RATIO] = _ALL
     elif gpu.memory_bytes:
-        whole[attributes.MEMORY] = gpu.memory_bytes
+        steps = policy.memory
+        whole[attributes.MEMORY] = given_in_shares(
+            gpu.memory_bytes, minimum=steps.minimum.ceil(), step=steps.step.ceil()
+        )
     none = Quantity.of(0)
     return {
         name: amount - sum(use.result.consumed_capacity.get(name, none).ceil() for use in uses)

@@ -10,6 +10,7 @@ import click
 
 from driver.adapters.files.input_file import path_name
 from driver.adapters.manifests.claims import ClaimManifest, Manifests, read_all_manifests, read_manifest_text
+from driver.api.device_policies import DevicePolicies
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceClass
@@ -49,13 +50,11 @@ Examples:
   rootport lint deploy --resources nics.yaml      # which resources are RDMA NICs
   rootport lint deploy -o sarif >lint.sarif       # for GitHub's code scanning
 
-\b
 Each finding is FILE:LINE: severity: object: field: message [code];
 docs/user/lint.md says what each code means. Severities: an error keeps the claim
 from being allocated or prepared, a warning is likely not what was meant, and a
 note is good to know.
 
-\b
 Exit codes: 0 no errors (with --strict: no warnings either), 1 something found, a
 file that cannot be read included, 2 there is nothing of that name or nothing in
 standard input, or wrong options.
@@ -77,6 +76,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     machines: Machines,
     policies: GpuPolicies,
     nic_policies: NicPolicies,
+    device_policies: DevicePolicies,
     resources: Path | None,
     kubeconfig: Path | None,
     context: str | None,
@@ -103,7 +103,10 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
                 hint="name the files or folders with manifests",
             )
         inventories = machines.read() if machines else []
-        state = _machines(inventories, policies, nic_policies) if machines else _cluster(dumps, kubeconfig, context)
+        if machines:
+            state: ClusterState | None = _machines(inventories, policies, nic_policies, device_policies)
+        else:
+            state = _cluster(dumps, kubeconfig, context)
         left_out = unrecorded(inventories) if machines or state is None else unread(state, is_dump=dumps is not None)
         findings = _findings(given, state, left_out, resource_map)
     except RootportError as error:
@@ -181,13 +184,17 @@ def _classes(given: Manifests, state: ClusterState | None) -> dict[str, DeviceCl
     return known | {item.device_class.metadata.name: item.device_class for item in given.classes}
 
 
-def _machines(machines: Sequence[Inventory], policies: GpuPolicies, nic_policies: NicPolicies) -> ClusterState:
+def _machines(
+    machines: Sequence[Inventory], policies: GpuPolicies, nic_policies: NicPolicies, device_policies: DevicePolicies
+) -> ClusterState:
     """Return a cluster of such machines."""
     state = ClusterState()
     for inventory in machines:
         node = inventory.node
         state.put(Kind.NODE, {"metadata": {"name": node, "labels": {"kubernetes.io/hostname": node}}})
-        for part in resource_slices(inventory, policies=policies, nic_policies=nic_policies):
+        for part in resource_slices(
+            inventory, policies=policies, nic_policies=nic_policies, device_policies=device_policies
+        ):
             state.put(Kind.SLICE, part.to_wire())
     return state
 

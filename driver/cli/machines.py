@@ -1,4 +1,7 @@
-"""Options that name machines, the same for every command: ``--topology``, ``--sysfs`` and ``--live``."""
+"""Options that name machines, the same for every command.
+
+They are ``--topology``, ``--instance-type``, ``--sysfs`` and ``--live``.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from driver.model.inventory import Inventory
 
 __all__ = ["Machines", "machine_options"]
 
-_WAYS: Final = "--topology FILE, --sysfs DIR or --live"
+_WAYS: Final = "--topology FILE, --instance-type NAME, --sysfs DIR or --live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Machines:
 
     Attributes:
         files: Topology files.
+        instance_types: Names of instance types of the catalogue.
         folders: Folders that hold a sysfs tree.
         this_machine: Whether the machine that this process runs on is one of them.
         hardware: What the user says about the GPUs of topology files; sysfs and NVML say it themselves.
@@ -55,16 +59,17 @@ class Machines:
     """
 
     files: tuple[Path, ...]
+    instance_types: tuple[str, ...]
     folders: tuple[Path, ...]
     this_machine: bool
     hardware: HardwareFlags
     nics: NicFlags
 
     def __bool__(self) -> bool:
-        return bool(self.files or self.folders or self.this_machine)
+        return bool(self.files or self.instance_types or self.folders or self.this_machine)
 
     def read(self, *, copies: int = 1) -> list[Inventory]:
-        """Read the machines, in the order topology files, sysfs folders, this machine; at least one.
+        """Read the machines: topology files, instance types, sysfs folders, this machine; at least one.
 
         Args:
             copies: How many nodes each machine makes; where it is more than one, they are named ``name-1``, ``name-2``.
@@ -102,6 +107,9 @@ class Machines:
     def _sources(self) -> Iterator[_Source]:
         for path in self.files:
             yield _Source(node_name(path), str(path), is_file=True, read=partial(self._of_file, path))
+        for name in self.instance_types:
+            read = partial(_of_instance_type, name)
+            yield _Source(_as_node_name(name), f"instance type {name}", is_file=False, read=read)
         for folder in self.folders:
             yield _Source(_folder_name(folder), str(folder), is_file=False, read=partial(_of_folder, folder))
         if self.this_machine:
@@ -133,11 +141,16 @@ class Machines:
             for node in given:
                 source = sources.get(node)
                 if not any_file or (source is not None and not source.is_file):
-                    raise click.UsageError(f"{flag} goes with --topology FILE: --sysfs and --live show it themselves")
+                    raise click.UsageError(f"{flag} goes with --topology FILE: the others show it themselves")
         self.hardware.check(sources)
 
     def _of_file(self, path: Path, node: str) -> Inventory:
-        return read_topology(path, node=node, hardware=self.hardware.of(node))
+        try:
+            return read_topology(path, node=node, hardware=self.hardware.of(node))
+        except InputError as error:
+            if not path.exists() and str(path) in _known_types(None, None, str(path)):
+                raise InputError(f"{path}: no such file", hint=f"did you mean --instance-type {path}?") from error
+            raise
 
 
 def machine_options(
@@ -158,6 +171,7 @@ def machine_options(
     def wrapped(
         *,
         topologies: tuple[Path, ...],
+        instance_types: tuple[str, ...],
         sysfs_folders: tuple[Path, ...],
         this_machine: bool,
         hardware: HardwareFlags,
@@ -165,14 +179,17 @@ def machine_options(
         machine_files: tuple[Path, ...] = (),
         **rest: Any,
     ) -> Any:
-        return given(
-            machines=Machines((*machine_files, *topologies), sysfs_folders, this_machine, hardware, nics), **rest
-        )
+        files = (*machine_files, *topologies)
+        return given(machines=Machines(files, instance_types, sysfs_folders, this_machine, hardware, nics), **rest)
 
     options = [
         click.option(
             "--topology", "topologies", metavar="FILE", type=FILE, multiple=True,
             help="A topology file, as NCCL_TOPO_DUMP_FILE makes NCCL write it, or a machine description (YAML).",
+        ),
+        click.option(
+            "--instance-type", "instance_types", metavar="NAME", multiple=True, shell_complete=_known_types,
+            help="A cloud's instance type from the catalogue, such as p5.48xlarge; rootport slices --list shows all.",
         ),
         click.option(
             "--sysfs", "sysfs_folders", metavar="DIR", type=FOLDER, multiple=True,
@@ -189,7 +206,20 @@ def machine_options(
     return made
 
 
-# Imported where they are needed: who names files alone takes neither sysfs nor NVML.
+# Imported where they are needed: who names files alone takes neither the catalogue nor sysfs nor NVML.
+def _of_instance_type(name: str, node: str) -> Inventory:
+    from driver.adapters.machines.instance_types import read_instance_type  # noqa: PLC0415 - as said above
+
+    return read_instance_type(name, node=node)
+
+
+def _known_types(ctx: object, param: object, incomplete: str) -> list[str]:  # noqa: ARG001 - click's signature
+    """Return the instance types whose names begin like this."""
+    from driver.adapters.machines.instance_types import instance_types  # noqa: PLC0415 - as said above
+
+    return [name for name in instance_types() if name.startswith(incomplete)]
+
+
 def _of_folder(folder: Path, node: str) -> Inventory:
     from driver.adapters.host import HostRoot  # noqa: PLC0415 - as said above
     from driver.adapters.sysfs.discovery import discover  # noqa: PLC0415 - as said above

@@ -33,6 +33,8 @@ _COMMANDS: Final = {
     "lint": "Check claims before they are applied: what can never fit, typos, what costs the scheduler.",
     "convert": "Write manifests for Koordinator, HAMi, device plugins and others with claims.",
     "simulate": "Allocate claims on simulated nodes and write their CDI files, without a cluster.",
+    "place": "Show which node and devices placement would give to pods, and why.",
+    "bench-placement": "Replay a trace with every placement policy, beside published results.",
     "pairs": "Print a claim for GPUs and the RDMA NICs next to them.",
     "topo": "Show a machine's PCIe tree and the distance between its devices.",
     "slices": "Print the ResourceSlices of a machine.",
@@ -54,7 +56,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         if cmd_name not in _COMMANDS:
             return None
-        command = import_module(f"driver.cli.{cmd_name}").command
+        command = import_module(f"driver.cli.{cmd_name.replace('-', '_')}").command
         if not isinstance(command, click.Command):
             raise TypeError(f"driver.cli.{cmd_name}.command is not a click command")
         return command
@@ -87,6 +89,7 @@ Examples:
   rootport convert all.yaml | kubectl apply -f -
   rootport explain claim ml/train --from examples/explain
   rootport status
+
 A topology file is what any NCCL program writes with NCCL_TOPO_DUMP_FILE=topo.xml, or a machine
 description in YAML.
 """)  # fmt: skip
@@ -94,8 +97,8 @@ description in YAML.
 def cli() -> None:
     """Rootport: a Kubernetes DRA driver for GPUs, RDMA NICs and FPGAs that knows the PCIe topology.
 
-    status, top, explain and migrate ask a cluster, status and explain also a dump of one, and lint and convert can ask
-    either. The others need none: they show what the driver sees, publishes and prepares.
+    status, top, explain, place and migrate ask a cluster, status, explain and place also a dump of one, and lint and
+    convert can ask either. The others need none: they show what the driver sees, publishes and prepares.
     """
 
 

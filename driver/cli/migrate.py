@@ -39,13 +39,11 @@ The steps, and why in this order:
   uncordon      pods with claims come
 Back: cordon, drain, rootport-off, withdrawn, plugin-on, offered, uncordon.
 
-\b
 It changes nothing: it reads, and prints the kubectl command for you to run.
 It needs to read the Node, its NodeInventory and ResourceSlices, and to list
 pods, ResourceClaims and DaemonSets of all namespaces; without a right, what
 depends on it is "not known".
 
-\b
 Exit codes: 0 all steps are done; 1 a step is to be done or waited for; 2 no
 answer: bad input, or the cluster cannot be asked; 3 the next step is not
 known.

@@ -10,7 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from driver.api.quantity import Quantity
-from driver.api.rootport_v1alpha1 import Condition, Device, DeviceAllocation
+from driver.api.rootport_v1alpha1 import Condition, Device, DeviceAllocation, OwnAttribute
 from driver.cli.amounts import gibibytes, gibibytes_of, rate
 from driver.model.pci import PciAddress, is_virtual_switch
 from driver.status.cluster import name_order
@@ -68,6 +68,8 @@ def _title(node: NodeOverview) -> Text:
     title = Text.assemble((node.name, "bold"), ": ", ", ".join(parts) or "no devices")
     if node.state != "Ready":
         title.append(f"; {node.state}: {node.reason}", style="bold red")
+    if node.managed:
+        title.append("; managed: Rootport's placement allocates its devices")
     return title
 
 
@@ -115,11 +117,19 @@ def _line(device: Device, models: Mapping[str, Collection[str]]) -> Text:
         line.append(f" ({shown.reason})", style=f"not bold {_STATES[shown.state]}")
     if shown.has_rival:
         line.append("  another system gives it out: see the NodeInventory", style="not bold yellow")
+    if spec.attributes:
+        line.append(f"  {', '.join(map(_attribute, spec.attributes))}", style="not bold cyan")
     if not shown.offered:
         line.append("  not on offer", style="not bold yellow")
     if use := _use(shown):
         line.append(f"  {use}", style="not bold" if shown.mode else "not bold dim")
     return line
+
+
+def _attribute(attribute: OwnAttribute) -> str:
+    """Return an attribute of the administrator's, such as ``role=storage``; its domain is the same for most."""
+    value = next(iter(attribute.model_dump(exclude={"name"}, exclude_none=True).values()), "")
+    return f"{attribute.name.rpartition('/')[2]}={str(value).lower() if isinstance(value, bool) else value}"
 
 
 def _use(shown: DeviceOverview) -> str:
@@ -147,12 +157,19 @@ def _use(shown: DeviceOverview) -> str:
             parts.append(f"at most {gibibytes(left)} more" if left else "no room for more")
     if shown.free_profile:
         parts.append(f"room for {shown.free_profile}")
-    if shown.vfs is not None:
-        parts.append(f"{shown.vfs.used} of {plural(shown.vfs.total, 'VF')} given")
-    elif shown.bandwidth is not None:
-        parts.append(f"{rate(shown.bandwidth.used)} of {rate(shown.bandwidth.total)} given")
+    parts += _nic_use(shown)
     mode = _MODES.get(shown.mode, shown.mode)
     return f"{mode}: {', '.join(parts)}" if parts else mode
+
+
+def _nic_use(shown: DeviceOverview) -> Iterator[str]:
+    """Yield what is allocated of a NIC."""
+    if shown.vfs is not None:
+        yield f"{shown.vfs.used} of {plural(shown.vfs.total, 'VF')} given"
+    elif shown.bandwidth is not None:
+        yield f"{rate(shown.bandwidth.used)} of {rate(shown.bandwidth.total)} given"
+    elif shown.bandwidth_ratio is not None:
+        yield f"{shown.bandwidth_ratio.used}% of its bandwidth given"
 
 
 def _add_details(branch: Tree, device: Device, functions: Sequence[Device] = ()) -> None:
@@ -195,6 +212,7 @@ def _holder(device: Device, allocation: DeviceAllocation) -> Iterator[Text]:
         parts += [f"{allocation.core}% core"] if allocation.core is not None else []
         parts += [_size(allocation.memory)] if allocation.memory is not None else []
         parts += [rate(allocation.bandwidth.ceil())] if allocation.bandwidth is not None else []
+        parts += [f"{allocation.bandwidth_ratio}% of its bandwidth"] if allocation.bandwidth_ratio is not None else []
     if allocation.isolation is not None and allocation.isolation.by != "device":
         parts.append(f"{allocation.isolation.state} by {allocation.isolation.by}")
     claim = f"claim {allocation.claim}"
@@ -203,7 +221,9 @@ def _holder(device: Device, allocation: DeviceAllocation) -> Iterator[Text]:
         yield _held(f"{allocation.namespace}/{pod.name}{containers}", parts, claim)
     if allocation.more_pods:
         yield _held(f"{allocation.namespace}: {plural(allocation.more_pods, 'more pod')}", parts, claim)
-    if not allocation.pods:
+    for group in allocation.pod_groups:
+        yield _held(f"{allocation.namespace}: PodGroup {group}", parts, claim)
+    if not (allocation.pods or allocation.pod_groups):
         yield _held(f"{allocation.namespace}: no pod", parts, claim)
 
 

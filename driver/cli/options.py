@@ -12,6 +12,7 @@ import click
 
 from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.files.policies_file import read_policies
+from driver.api.device_policies import DEFAULT_DEVICE_POLICIES, DevicePolicies
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.quantity import Quantity
@@ -123,13 +124,16 @@ def read_resources(path: Path | None) -> Settings:
 
 
 def policies_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--gpu-policies`` and ``--nic-policies``, passed on as ``policies`` and ``nic_policies``."""
+    """Add the options for files of policies, passed on as ``policies``, ``nic_policies`` and ``device_policies``."""
 
     @wraps(command)
-    def wrapped(gpu_policies: Path | None, nic_policies: Path | None, **rest: Any) -> Any:
+    def wrapped(gpu_policies: Path | None, nic_policies: Path | None, device_policies: Path | None, **rest: Any) -> Any:
         return command(
             policies=DEFAULT_POLICIES if gpu_policies is None else read_policies(gpu_policies, GpuPolicies),
             nic_policies=DEFAULT_NIC_POLICIES if nic_policies is None else read_policies(nic_policies, NicPolicies),
+            device_policies=DEFAULT_DEVICE_POLICIES
+            if device_policies is None
+            else read_policies(device_policies, DevicePolicies),
             **rest,
         )
 
@@ -143,7 +147,12 @@ def policies_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=FILE,
         help="A NicPolicies file: whether VFs are pooled or named, and how RDMA NICs are shared.",
     )
-    return of_gpus(of_nics(wrapped))
+    of_devices = click.option(
+        "--device-policies",
+        type=FILE,
+        help="A DevicePolicies file: attributes of the administrator's own, and devices that are kept off the offer.",
+    )
+    return of_gpus(of_nics(of_devices(wrapped)))
 
 
 def _by_node(values: Iterable[str]) -> Iterable[tuple[str, str]]:

@@ -14,6 +14,7 @@ from driver.api.resource_v1 import DeviceClass, DeviceRequestAllocationResult, N
 from driver.api.validation.defaults import with_defaults
 from driver.cli.render import console, table
 from driver.layout.slices import resource_slices
+from driver.model.alignment import group_on_last_rung
 from driver.model.devices import DeviceType
 from driver.model.distance import distance
 from driver.model.inventory import Inventory, InventorySource
@@ -197,6 +198,10 @@ class _Machine:
                 for gpu in (result for result in group if self._is(result, DeviceType.GPU)):
                     grid.add_row(f"  {nic.request}", nic.device, gpu.request, gpu.device, self._distance(nic, gpu))
         screen.print(grid)
+        far = len({group_on_last_rung(result.request) for result in results} - {None})
+        if far:
+            say = "1 group is" if far == 1 else f"{far} groups are"
+            screen.print(f"  {say} not aligned: nothing nearer is left on the machine", style="yellow", soft_wrap=True)
 
     def _is(self, result: DeviceRequestAllocationResult, *types: DeviceType) -> bool:
         return self._devices[result.device].type in types

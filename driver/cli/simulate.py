@@ -12,6 +12,7 @@ import click
 from driver.adapters.files.output_folder import check_replaceable, replace_folder
 from driver.adapters.manifests.claims import read_manifest_text, read_manifests
 from driver.adapters.manifests.workloads import read_workloads
+from driver.api.device_policies import DevicePolicies
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceClass, ResourceClaim
@@ -24,6 +25,7 @@ from driver.cli.simulation_report import notes_of, plan_notes, print_report, sum
 from driver.convert.other_drivers.requests import CLASSES
 from driver.errors import InputError
 from driver.lint import check_claim, check_class
+from driver.model.managed_nodes import POLICY_NAMES
 from driver.simulation import InputClaim, SimulationInput, answers, simulate, simulation_input
 from resourceclasses import device_classes_text
 
@@ -40,6 +42,7 @@ _CONVERT: Final = (
 Examples:
   rootport simulate --topology topo.xml --claims examples --out out
   rootport simulate --topology topo.xml --nodes 100 --claims job.yaml -o json
+  rootport simulate --topology topo.xml --nodes 100 --claims job.yaml --policy pack
 Exit code: 0 all pods and claims can start, 1 some cannot, or it is not known,
   2 bad input (nothing written).
 """)  # fmt: skip
@@ -52,36 +55,56 @@ Exit code: 0 all pods and claims can start, 1 some cannot, or it is not known,
     help="A file, or a folder of files, with claims, claim templates, pods (or Deployments, Jobs, ...) and"
     " DeviceClasses. Repeatable.",
 )  # fmt: skip
+@click.option(
+    "--policy", type=click.Choice(POLICY_NAMES),
+    help="Place pods as Rootport's placement does by this policy, and say how fragmented the GPUs are in the end."
+    " [default: the first node that fits, which is not kube-scheduler's choice: it spreads pods]",
+)  # fmt: skip
 @click.option("--out", type=FOLDER, help="Write what a cluster would hold into this folder; replaces a former result.")
 @policies_options
 @output_option("table", "json", "yaml")
-def command(
+def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     machines: Machines,
     nodes: int,
     claim_paths: tuple[Path, ...],
+    policy: str | None,
     out: Path | None,
     policies: GpuPolicies,
     nic_policies: NicPolicies,
+    device_policies: DevicePolicies,
     output: str,
 ) -> int:
     """Allocate claims on simulated nodes and write their CDI files, without a cluster.
 
-    Pods, and those of Deployments, StatefulSets, ReplicaSets, Jobs and JobSets, are placed in the order of the files,
-    each with all its claims on the first node that fits, by the rules of kube-scheduler. A claim or claim template that
-    no pod in the files names is allocated once. FILE is a topology file, as with --topology.
+    Pods, and those of Deployments, StatefulSets, ReplicaSets, Jobs, JobSets and LeaderWorkerSets, are placed in the
+    order of the files, each with all its claims on the first node that fits, by the rules of kube-scheduler, or with
+    --policy on the best one, by those of Rootport's placement (docs/operator/placement.md). A claim or claim template
+    that no pod in the files names is allocated once. FILE is a topology file, as with --topology.
     """
     if out is not None:
         check_replaceable(out)
     inventories = machines.read(copies=nodes)
     classes, work, notes = _manifests(claim_paths)
     with progress("simulating nodes and pods", len(inventories) + 2 * len(work.pods)) as step:
-        simulation = simulate(inventories, classes, work, policies=policies, nic_policies=nic_policies, progress=step)
+        simulation = simulate(
+            inventories,
+            classes,
+            work,
+            policies=policies,
+            nic_policies=nic_policies,
+            device_policies=device_policies,
+            policy=policy or "",
+            progress=step,
+        )
         why = answers(simulation, progress=step)
         if out is not None:
             replace_folder(out, result_files(simulation))
     if output == "table":
         print_report(simulation, why, out)
-        notes += [*notes_of(inventories, policies), *plan_notes(simulation)]  # the others have them in their data
+        notes += [
+            *notes_of(inventories, policies, device_policies),
+            *plan_notes(simulation),
+        ]  # the others have them in their data
     else:
         data = summary(simulation, why)
         click.echo(to_json(data) if output == "json" else to_yaml(data), nl=False)

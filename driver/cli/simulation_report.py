@@ -11,20 +11,23 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
+from driver.api.device_policies import DevicePolicies
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.resource_v1 import Device, DeviceRequestAllocationResult
-from driver.cli.gpu_usage import NodeUsage, free_of, left_of, left_text, mode_of, share_text, usage
+from driver.cli.gpu_usage import NodeUsage, Use, free_of, left_of, left_text, mode_of, policy_of, share_text, usage
 from driver.cli.grid import print_grid
 from driver.cli.nic_usage import nic_left, nic_left_text
 from driver.cli.render import console, device_summary, pcie_tree, print_trimmed
 from driver.cli.simulation_files import cdi_path
 from driver.cli.simulation_why import print_why
 from driver.explain.reasons import Reason
+from driver.layout.attributes import SHARING_STRATEGY
+from driver.layout.device_rules import gpu_policy, node_rules
 from driver.layout.left_out import left_out_notes
 from driver.model.devices import DeviceName, DeviceType
 from driver.model.inventory import Inventory
 from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool, whole_device
-from driver.simulation import INTERFACES_ASSUMED, Answer, ClaimOutcome, PodOutcome, Simulation
+from driver.simulation import INTERFACES_ASSUMED, Answer, ClaimOutcome, Fragmented, PodOutcome, Simulation
 from driver.wording import plural
 
 __all__ = ["notes_of", "plan_notes", "print_report", "summary"]
@@ -52,8 +55,32 @@ def summary(simulation: Simulation, why: Mapping[str, Answer]) -> dict[str, Any]
         "nodes": [_node_summary(inventory.node, used, published) for inventory in simulation.inventories],
         "claims": [_claim_summary(outcome, why) for outcome in simulation.outcomes],
         "pods": [_pod_summary(pod, why) for pod in simulation.pods if not pod.pod.is_assumed],
-        "notes": [*notes_of(simulation.inventories, simulation.policies), *plan_notes(simulation)],
+        "notes": [
+            *notes_of(simulation.inventories, simulation.policies, simulation.device_policies),
+            *plan_notes(simulation),
+        ],
+    } | ({} if simulation.fragmentation is None else {"placement": _placement_summary(simulation.fragmentation)})
+
+
+def _placement_summary(found: Fragmented) -> dict[str, Any]:
+    """Return thousandths of GPUs, as the trace that policies are measured with counts them."""
+    return {
+        "policy": found.policy,
+        "free": found.free,
+        "unusable": round(sum(found.unusable.values()), 1),
+        "unusableByNode": {node: round(part, 1) for node, part in found.unusable.items() if part},
     }
+
+
+def _fragmentation_text(found: Fragmented) -> str:
+    """Say how much of what is left free such pods as were placed could not use."""
+    if not found.free:
+        return f"Placed by policy {found.policy}; no GPU is free"
+    unusable = sum(found.unusable.values())
+    return (
+        f"Placed by policy {found.policy}. Of the {found.free / 1000:,.1f} GPUs that are left free, pods such as these"
+        f" could not use {unusable / 1000:,.1f} on average (fragmentation: {100 * unusable / found.free:.0f} %)"
+    )
 
 
 def _node_summary(
@@ -73,7 +100,11 @@ def _node_summary(
         "free": {kind: {"free": count, "total": total} for kind, (count, total) in free.items()},
         "allocated": {device: claims[device] for device in sorted(claims)},
     }
-    shared = {gpu.name: {"mode": mode_of(uses), "left": left_of(gpu, uses)} for gpu, uses in node.shared_gpus()}
+    strategies = _strategies(published[name])
+    shared = {
+        gpu.name: {"mode": mode_of(uses), "left": left_of(gpu, uses), "strategy": strategies.get(uses[0].device.name)}
+        for gpu, uses in node.shared_gpus()
+    }
     shared_nics = {nic.name: {"mode": "shared", "left": nic_left(nic, results)} for nic, results in node.shared_nics()}
     return data | ({"sharedGpus": shared} if shared else {}) | ({"sharedNics": shared_nics} if shared_nics else {})
 
@@ -130,7 +161,7 @@ def print_report(simulation: Simulation, why: Mapping[str, Answer], out: Path | 
     used = usage(simulation)
     _print_nodes(screen, simulation, used)
     if simulation.outcomes:
-        _print_shared(screen, used)
+        _print_shared(screen, used, _published(simulation))
         _print_shared_nics(screen, used)
         _print_claims(screen, simulation, used, why)
         _print_trees(screen, simulation, used)
@@ -148,6 +179,8 @@ def print_report(simulation: Simulation, why: Mapping[str, Answer], out: Path | 
     if unknown:
         text += f", not known of {len(unknown)} whether {'it fits' if len(unknown) == 1 else 'they fit'}"
     screen.print(f"\n{text}", style="bold", soft_wrap=True)
+    if simulation.fragmentation is not None:
+        screen.print(_fragmentation_text(simulation.fragmentation), soft_wrap=True)
     if out is not None:
         screen.print(f"Nodes, ResourceSlices, pods, claims and CDI specs are in {out}/", soft_wrap=True)
 
@@ -171,12 +204,20 @@ def _print_nodes(screen: Console, simulation: Simulation, used: Mapping[str, Nod
     _print_rest(screen, len(simulation.inventories) - len(shown), "more node")
 
 
-def _print_shared(screen: Console, used: Mapping[str, NodeUsage]) -> None:
+def _print_shared(
+    screen: Console, used: Mapping[str, NodeUsage], published: Mapping[str, list[tuple[Device, ...]]]
+) -> None:
     shared = [(name, gpu, uses) for name, node in used.items() for gpu, uses in node.shared_gpus()]
     if not shared:
         return
     rows = [
-        (gpu.name, name, mode_of(uses), str(len(uses)), left_text(gpu, uses))
+        (
+            gpu.name,
+            name,
+            _mode_text(uses, _strategies(published[name])),
+            str(len(uses)),
+            left_text(gpu, uses),
+        )
         for name, gpu, uses in shared[:_ROWS_SHOWN]
     ]
     screen.print()
@@ -222,8 +263,9 @@ def _print_claims(
             cells = {"claim": claim, "request": result.request, "node": outcome.node, "device": result.device}
             if device is not None:
                 numa = device.pcie.numa_node
+                policy = policy_of(simulation, outcome.node, device)
                 cells |= {
-                    "share": share_text(device, result, _vf(outcome, result)) or "-",
+                    "share": share_text(device, result, _vf(outcome, result), policy) or "-",
                     "numa": "-" if numa is None else str(numa),
                     "switch": device.pcie.switch or "-",
                     "what": _what(device),
@@ -258,19 +300,21 @@ def _print_trees(screen: Console, simulation: Simulation, used: Mapping[str, Nod
     _print_rest(screen, len(busy) - _TREES_SHOWN, "more node", " with claims")
 
 
-def notes_of(inventories: Sequence[Inventory], policies: GpuPolicies) -> list[str]:
+def notes_of(inventories: Sequence[Inventory], policies: GpuPolicies, device_policies: DevicePolicies) -> list[str]:
     """Return what is not known, left out or assumed of the nodes: each once, and of how many nodes if not of all."""
     notes: Counter[str] = Counter()
     known: dict[object, tuple[str, ...]] = {}
     for node in inventories:
         # Nodes of one file share their hardware, and to look at it takes milliseconds.
-        rules = tuple([policies.of(model=gpu.model, node=node.node) for gpu in node.gpus])
-        key = (id(node.gpus), id(node.nics), id(node.fpgas), node.source, rules)
+        rules = tuple([gpu_policy(gpu, node.node, policies, device_policies) for gpu in node.gpus])
+        of_devices = node_rules(node, device_policies)
+        key = (id(node.gpus), id(node.nics), id(node.fpgas), node.source, rules, of_devices)
         if key not in known:
-            known[key] = left_out_notes(node, policies=policies)
+            known[key] = left_out_notes(node, policies=policies, device_policies=device_policies)
         notes.update((*node.notes, *known[key]))
     nodes = len(inventories)
-    return [note if times == nodes else f"{note} ({times} of {nodes} nodes)" for note, times in notes.items()]
+    of_nodes = [note if times == nodes else f"{note} ({times} of {nodes} nodes)" for note, times in notes.items()]
+    return [*policies.notes, *of_nodes]
 
 
 def plan_notes(simulation: Simulation) -> list[str]:
@@ -287,6 +331,21 @@ def plan_notes(simulation: Simulation) -> list[str]:
 def _print_rest(screen: Console, count: int, what: str, what_else: str = "") -> None:
     if count > 0:
         screen.print(f"... and {plural(count, what)}{what_else}; -o json shows all", style="dim")
+
+
+def _mode_text(uses: Sequence[Use], strategies: Mapping[str, str | None]) -> str:
+    strategy = strategies.get(uses[0].device.name)
+    return mode_of(uses) + ("" if strategy in (None, "timeSlicing") else f" by {strategy}")
+
+
+def _strategies(published: Sequence[Sequence[Device]]) -> Mapping[str, str | None]:
+    """Return how claims share each GPU, by the device's name."""
+    return {
+        device.name: device.attributes[SHARING_STRATEGY].string_value
+        for devices in published
+        for device in devices
+        if SHARING_STRATEGY in device.attributes
+    }
 
 
 def _published(simulation: Simulation) -> Mapping[str, list[tuple[Device, ...]]]:

@@ -27,15 +27,13 @@ Examples:
   rootport status gpu-node-7             # its devices, and who has them
   rootport status --unhealthy            # only nodes where something is wrong
   rootport status -l rootport.dev/model=NVIDIA-H100-80GB-HBM3
-  rootport status --from dump/           # of kubectl get devices.rootport.dev,nodeinventories -o json
+  rootport status --from dump/  # of kubectl get devices.rootport.dev,nodeinventories -o json
   rootport status -o json | jq -r '.nodes[] | select(.state != "Ready").name'
   kubectl rootport status                # the same, as kubectl plugin
 
-\b
 Free is what can be allocated and no claim has. LARGEST is the most
 memory that one more share or partition can get of one GPU.
 
-\b
 Exit codes: 0 shown; what cannot be read is left out, with a note on standard
 error. 2 no answer: bad input, or the cluster cannot be asked.
 """)  # fmt: skip

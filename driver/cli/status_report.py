@@ -14,7 +14,7 @@ from driver.cli.node_tree import node_tree
 from driver.cli.render import console
 from driver.status.cluster import NodeTotals, is_healthy, name_order, node_totals
 from driver.status.overview import NodeOverview
-from driver.wording import plural
+from driver.wording import listed, plural
 
 __all__ = ["print_cluster", "print_node"]
 
@@ -33,7 +33,7 @@ def print_cluster(nodes: Sequence[NodeOverview], *, only_unhealthy: bool, is_sel
     if not nodes:
         click.echo(_nothing(only_unhealthy=only_unhealthy, is_selected=is_selected))
         return
-    lines = [*_table(nodes, console().width), *_faults(nodes)]
+    lines = [*_table(nodes, console().width), *_managed(nodes), *_faults(nodes)]
     click.echo("\n".join(lines))
 
 
@@ -84,6 +84,15 @@ def _table(nodes: Sequence[NodeOverview], width: int) -> Iterator[str]:
 
 def _memory(figures: NodeTotals) -> str:
     return gibibytes_of(figures.memory.free, figures.memory.total) if figures.memory.total else "-"
+
+
+def _managed(nodes: Sequence[NodeOverview]) -> Iterator[str]:
+    """Say where kube-scheduler allocates no device: there claims with room may wait for the controller."""
+    names = [node.name for node in sorted(nodes, key=lambda node: name_order(node.name)) if node.managed]
+    if names:
+        yield ""
+        which = "all nodes" if len(names) == len(nodes) > 1 else listed(names)
+        yield f"Managed, so that Rootport's placement allocates their devices: {which}"
 
 
 def _faults(nodes: Sequence[NodeOverview]) -> Iterator[str]:

@@ -34,16 +34,13 @@ Examples:
   rootport top -o json | jq '.nodes[].devices[] | select(.utilization == 0)'
   kubectl rootport top                   # the same, as kubectl plugin
 
-\b
 UTIL: for how much of the last moments something ran on the GPU. MEMORY: used, and
 in all. GIVEN: what claims have of core and memory. A dash: the driver does not
 tell. A name with ! is that of an unhealthy GPU.
 
-\b
 It asks each node's plugin through the API server, and needs the right to list
 pods and get pods/proxy in namespace rootport-system.
 
-\b
 Exit codes: 0 told; 1 some nodes did not answer; 2 no answer: bad input, or the
 cluster cannot be asked.
 """)  # fmt: skip

@@ -25,7 +25,7 @@ from driver.config.rdma import (
     RdmaVfParameters,
     interface_name_error,
 )
-from driver.config.shares import share_errors, small_amount
+from driver.config.shares import ShareError, share_errors, small_amount
 
 __all__ = [
     "MAX_DEPTH",
@@ -42,6 +42,7 @@ __all__ = [
     "RdmaConfig",
     "RdmaInterface",
     "RdmaVfParameters",
+    "ShareError",
     "TimeSlicingSettings",
     "UnsupportedFieldError",
     "as_written",

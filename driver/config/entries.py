@@ -7,6 +7,9 @@ the class's, and a later entry replaces an earlier one as a whole.
 ``vf`` of an ``RdmaConfig`` is the exception, since its settings (a VLAN, trust) are privileges: only an administrator
 gives them, in a DeviceClass. A claim that has them is refused, and no entry of a claim takes away those of the class:
 else a pod could leave the VLAN that it was put into.
+
+So is a ``GpuConfig`` that names no strategy: the weaker entry's applies, since a class's strategy is the one by which
+the scheduler chose the GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from driver import DRIVER_NAME
 from driver.api.allocated_claim import AnyConfiguration, AnyDeviceClaim, ClaimConfiguration, Configuration, Opaque
 from driver.api.validation.errors import FieldError, shown
-from driver.config.kinds import DeviceConfig, config_kind
+from driver.config.kinds import DeviceConfig, GpuConfig, config_kind
 from driver.config.parse import UnsupportedFieldError, parse_config
 from driver.config.rdma import RdmaConfig
 from driver.model.devices import DeviceType
@@ -73,6 +76,8 @@ class ConfigEntry:
         """Return what applies where this entry follows a weaker one of its kind."""
         if self.from_claim and isinstance(self.config, RdmaConfig) and isinstance(weaker, RdmaConfig):
             return replace(self.config, vf=weaker.vf)
+        if isinstance(self.config, GpuConfig) and self.config.sharing.meant is None and isinstance(weaker, GpuConfig):
+            return weaker
         return self.config
 
 

@@ -12,6 +12,7 @@ from driver.api.strict import rule
 from driver.config.rdma import RdmaConfig
 from driver.config.shares import small_amount
 from driver.model.devices import DeviceType
+from driver.spelling import camel_case
 
 __all__ = [
     "KINDS",
@@ -46,7 +47,7 @@ class TimeSlicingSettings:
 
     Attributes:
         interval: How long a program runs on the GPU before the next one's turn; None is ``Default``. It is set for the
-            whole GPU, so all who share one must ask for the same.
+            whole GPU: the first share on it decides for those that come after it.
     """
 
     WIRE: ClassVar[bool] = True
@@ -91,10 +92,11 @@ class GpuSharing:
     Attributes:
         strategy: ``exclusive``: the GPU belongs to the claim alone; ``timeSlicing``: NVIDIA's driver lets programs take
             turns; ``mps``: NVIDIA's Multi-Process Service; ``hamiCore``: HAMi-core's library in the container. None is
-            ``exclusive`` for a whole GPU and ``timeSlicing`` for a share of one.
-        time_slicing: Only beside its own strategy, as the next two.
-        mps: See :class:`MpsSettings`.
-        hami_core: See :class:`HamiCoreSettings`.
+            that of the DeviceClass; where that has none either, ``exclusive`` for a whole GPU, and for a share of one
+            what the GPU offers.
+        time_slicing: Settings of ``timeSlicing``; only with that strategy, as the next two with theirs.
+        mps: Settings of ``mps``.
+        hami_core: Settings of ``hamiCore``.
     """
 
     WIRE: ClassVar[bool] = True
@@ -116,12 +118,27 @@ class GpuSharing:
         own = cls.SETTINGS.get(field)
         # A strategy that is wrong itself was not found; that error is enough.
         strategy = found.get("strategy", own)
-        return None if strategy == own else f"is only for strategy {own}, but the strategy is {strategy or 'not set'}"
+        if strategy is None:  # it is that of the settings
+            strategy = next((cls.SETTINGS[name] for name in cls.SETTINGS if found.get(name) is not None), own)
+        if strategy == own:
+            return None
+        wrong = f"is only for strategy {own}, but the strategy is {strategy}"
+        return f"{wrong}: set strategy: {own}, or leave out {camel_case(field)}"
+
+    @property
+    def meant(self) -> SharingStrategy | None:
+        """The strategy, or the one that there are settings of; None where the DeviceClass or the GPU decides."""
+        settings = (name for name in self.SETTINGS if getattr(self, name) is not None)
+        return self.strategy or next((self.SETTINGS[name] for name in settings), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuConfig:
-    """Parameters for GPUs, whole and by share: devices of type ``gpu`` and ``gpu-ratio``."""
+    """Parameters for GPUs, whole and by share: devices of type ``gpu`` and ``gpu-ratio``.
+
+    Attributes:
+        sharing: How the containers that are given a GPU share it.
+    """
 
     WIRE: ClassVar[bool] = True
 

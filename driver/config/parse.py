@@ -12,7 +12,7 @@ from typing import Final
 
 from driver.api import API_VERSION
 from driver.api.strict import StrictError, read
-from driver.api.validation.errors import FieldError, shown_value
+from driver.api.validation.errors import FieldError, shown_value, unknown_value
 from driver.config.kinds import KINDS, DeviceConfig
 
 __all__ = ["MAX_DEPTH", "MAX_PARAMETERS_BYTES", "UnsupportedFieldError", "parse_config"]
@@ -64,8 +64,11 @@ def _header(parameters: Mapping[str, object], where: str) -> Iterator[FieldError
         found = "is required" if api_version is None else f"{shown_value(api_version)} is not known"
         yield FieldError(f"{where}.apiVersion", f"{found}: expected {API_VERSION}")
     if not isinstance(kind, str) or kind not in KINDS:
-        found = "is required" if kind is None else f"{shown_value(kind)} is not known"
-        yield FieldError(f"{where}.kind", f"{found}: expected one of {', '.join(KINDS)}")
+        expected = f"one of {', '.join(KINDS)}"
+        found = f"is required: expected {expected}"
+        if kind is not None:
+            found = unknown_value(kind, tuple(KINDS), expected, may_guess=isinstance(kind, str))
+        yield FieldError(f"{where}.kind", found)
 
 
 def _bounds(parameters: object) -> str | None:

@@ -61,6 +61,12 @@ def _above_the_guarantee(value: int, found: Mapping[str, Any]) -> int:
     return value
 
 
+def _without_rates(value: bool, found: Mapping[str, Any]) -> bool:  # noqa: FBT001 - as the reader calls it
+    if value and any(found.get(name) is not None for name in ("min_tx_rate", "max_tx_rate")):
+        raise ValueError("is instead of minTxRate and maxTxRate: expected one way to limit a VF")
+    return value
+
+
 def _guid(value: str, _: object) -> str:
     lower = value.lower()
     if _GUID.fullmatch(value) is None or lower in _NO_GUID:
@@ -77,7 +83,7 @@ class RdmaInterface:
     Attributes:
         name: Its name in the pod; of a request that was given several devices, what stands before 0, 1, … in the order
             of the allocation. None is its name on the host.
-        mtu: Its MTU in the pod, in bytes; None leaves it.
+        mtu: Its MTU in the pod, in bytes; None leaves it as it is.
     """
 
     WIRE: ClassVar[bool] = True
@@ -88,7 +94,7 @@ class RdmaInterface:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdmaVfParameters:
-    """How the NIC treats a VF while the claim has it. None leaves a setting as it is.
+    """How the NIC treats a VF while the claim has it. What is not set stays as it is.
 
     Attributes:
         vlan: The VLAN that the NIC puts all of the VF's packets into; 0 is none.
@@ -97,6 +103,8 @@ class RdmaVfParameters:
         spoof_check: Whether packets with another source MAC than the VF's are dropped.
         min_tx_rate: Guaranteed transmit bandwidth in Mb/s; 0 is none.
         max_tx_rate: The most transmit bandwidth in Mb/s; 0 is no limit.
+        limit_to_bandwidth: Whether a VF that has bandwidth reserved (``bandwidth``, ``bandwidthRatio``) may send no
+            more than that, where the NIC's driver can see to it; instead of the two rates.
         guid: The VF's InfiniBand GUID, such as ``00:11:22:33:44:55:66:77``.
     """
 
@@ -108,6 +116,7 @@ class RdmaVfParameters:
     spoof_check: bool | None = None
     min_tx_rate: int | None = rule(default=None, least=0, most=_MAX_RATE)
     max_tx_rate: int | None = rule(default=None, least=0, most=_MAX_RATE, check=_above_the_guarantee)
+    limit_to_bandwidth: bool = rule(default=False, check=_without_rates)
     guid: str | None = rule(default=None, check=_guid)
 
 
@@ -120,8 +129,8 @@ class RdmaConfig:
             nodes that do not load ``rdma_ucm``: there the device node is missing, and a container that names it
             does not start.
         environment: Whether the variables that NCCL, UCX and NVSHMEM read name the container's NICs.
-        interface: Move the network interface into the pod; None leaves it on the host, and the pod has the device nodes
-            alone.
+        interface: Says that the network interface is moved into the pod. Without it the interface stays on the host,
+            and the pod has the device nodes alone.
         vf: Settings of a VF; a physical function has none. Only a DeviceClass may have them.
     """
 

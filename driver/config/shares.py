@@ -1,19 +1,21 @@
 """Checks what a request asks of a GPU or a NIC: its ``capacity.requests``, when a claim is written or prepared.
 
 kube-scheduler itself compares a request with a device's capacity and says of one that can never be met only that it
-cannot allocate the claim.
+cannot allocate the claim. Each mistake leads to the nearest valid request (:mod:`driver.config.nearest`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from driver import DRIVER_NAME
 from driver.api.quantity import Quantity
 from driver.api.validation.errors import FieldError
+from driver.config.nearest import Change, advice, nearest_amounts, one_bandwidth, one_way
 
-__all__ = ["share_errors", "small_amount"]
+__all__ = ["ShareError", "share_errors", "small_amount"]
 
 _MAX_PERCENT: Final = 100
 _DOMAIN: Final = f"{DRIVER_NAME}/"
@@ -24,6 +26,17 @@ _SMALLEST: Final[Mapping[str, tuple[int, str, tuple[str, str]]]] = {
     "bandwidth": (10**6, "bits per second", ("G", "M")),
 }
 """Amounts too small to be meant, their unit, and the missing suffixes: for a small number and for a larger one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareError(FieldError):
+    """A mistake in what a request asks for.
+
+    Attributes:
+        nearest: What would make it right, the likeliest first; the message names all of it.
+    """
+
+    nearest: tuple[Change, ...]
 
 
 def small_amount(name: str, amount: Quantity) -> str | None:
@@ -45,7 +58,7 @@ def small_amount(name: str, amount: Quantity) -> str | None:
     return f"{number} {unit}; did you mean {number}{larger if number <= 1024 else smaller}?"
 
 
-def share_errors(requests: Mapping[str, Quantity], where: str) -> tuple[FieldError, ...]:
+def share_errors(requests: Mapping[str, Quantity], where: str, device_class: str = "") -> tuple[ShareError, ...]:
     """Return every mistake in one request for a share of a GPU or of a NIC, or for virtual functions.
 
     Other capacities than theirs, and those of other domains, are left alone. Whether a device has so much is for the
@@ -54,47 +67,55 @@ def share_errors(requests: Mapping[str, Quantity], where: str) -> tuple[FieldErr
     Args:
         requests: A request's ``capacity.requests``: names with or without the domain ``rootport.dev/``.
         where: Its field path, for the errors.
+        device_class: The request's DeviceClass; empty if it is not known.
     """
     own = {key: key.removeprefix(_DOMAIN) for key in requests}
-    errors = [
-        FieldError(f"{where}[{key}]", message)
-        for key, name in own.items()
-        if name in _CHECKS
-        for message in _CHECKS[name](requests[key])
-    ]
-    if {"memory", "memoryRatio"} <= set(own.values()):
-        errors.append(
-            FieldError(
-                where, "memory and memoryRatio are two ways to ask for memory: expected one of them in a request"
-            )
-        )
+    errors = []
+    for key, name in own.items():
+        if name in _CHECKS and (wrong := _CHECKS[name](requests[key])) is not None:
+            nearest = nearest_amounts(key, name, requests[key])
+            errors.append(ShareError(f"{where}[{key}]", f"{requests[key]} {wrong}; {advice(nearest)}", nearest))
+    keys = {name: key for key, name in own.items()}
+    if {"bandwidth", "bandwidthRatio"} <= keys.keys():
+        nearest = one_bandwidth(keys)
+        wrong = "bandwidth and bandwidthRatio are two ways to ask for bandwidth: expected one of them in a request"
+        errors.append(ShareError(where, f"{wrong}; {advice(nearest)}", nearest))
+    if {"memory", "memoryRatio"} <= keys.keys():
+        nearest = one_way(keys, device_class)
+        wrong = "memory and memoryRatio are two ways to ask for memory: expected one of them in a request"
+        errors.append(ShareError(where, f"{wrong}; {advice(nearest)}", nearest))
     return tuple(errors)
 
 
-def _percent(value: Quantity) -> Iterator[str]:
-    if not (value.is_whole() and Quantity.of(1) <= value <= Quantity.of(_MAX_PERCENT)):
-        yield f"{value} is not a percentage: expected a whole number from 1 to {_MAX_PERCENT}"
+def _percent(value: Quantity) -> str | None:
+    if value.is_whole() and Quantity.of(1) <= value <= Quantity.of(_MAX_PERCENT):
+        return None
+    return f"is not a percentage: expected a whole number from 1 to {_MAX_PERCENT}"
 
 
-def _bytes(value: Quantity) -> Iterator[str]:
-    if not (value.is_whole() and value >= Quantity.of(1)):
-        yield f"{value} is not an amount of memory: expected whole bytes, at least 1, such as 20Gi"
+def _bytes(value: Quantity) -> str | None:
+    if value.is_whole() and value >= Quantity.of(1):
+        return None
+    return "is not an amount of memory: expected whole bytes, at least 1, such as 20Gi"
 
 
-def _bits_per_second(value: Quantity) -> Iterator[str]:
-    if not (value.is_whole() and value >= Quantity.of(1)):
-        yield f"{value} is not a bandwidth: expected whole bits per second, at least 1, such as 100G"
+def _bits_per_second(value: Quantity) -> str | None:
+    if value.is_whole() and value >= Quantity.of(1):
+        return None
+    return "is not a bandwidth: expected whole bits per second, at least 1, such as 100G"
 
 
-def _one(value: Quantity) -> Iterator[str]:
-    if value != Quantity.of(1):
-        yield f"{value} is not 1: each device of a request is one virtual function; ask for more of them by count"
+def _one(value: Quantity) -> str | None:
+    return None if value == Quantity.of(1) else "is not 1: each device of a request is one virtual function"
 
 
-_CHECKS: Final[Mapping[str, Callable[[Quantity], Iterator[str]]]] = {
+_CHECKS: Final[Mapping[str, Callable[[Quantity], str | None]]] = {
     "bandwidth": _bits_per_second,
+    "bandwidthRatio": _percent,
     "core": _percent,
     "memory": _bytes,
     "memoryRatio": _percent,
     "vfs": _one,
 }
+"""Each returns what is wrong with an amount, as the end of a sentence; None where nothing is. What it refuses has its
+nearest valid amounts in :mod:`driver.config.nearest`."""

@@ -19,10 +19,12 @@ from driver.api.quantity import Quantity
 from driver.api.resource_v1 import API_VERSION
 from driver.budget import check
 from driver.cel import text_literal
+from driver.config.gpu_classes import class_of_strategy
 from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, Match, Near, NicRequest, Wanted
-from driver.convert.shares import LEAST_CORE, check_request, share_of
+from driver.convert.shares import check_request, share_of
 from driver.errors import InputError
 from driver.layout import attributes
+from driver.model.devices import DeviceType
 from driver.pairs import SCOPE_ATTRIBUTES, PairsRequest, Scope, claim_spec
 
 __all__ = ["CONSTRAINTS", "CONVERTED_LABEL", "ClaimSpec", "claim_lines", "claim_of", "template"]
@@ -36,10 +38,11 @@ CONSTRAINTS: Final = "constraints: "
 _OWN: Final = f'device.attributes["{DRIVER_NAME}"]'
 _ALWAYS_THERE: Final = frozenset({attributes.VENDOR, attributes.INDEX, attributes.PROFILE})
 """What every GPU has, and every partition, of what a :class:`Wanted` may name (:mod:`driver.layout.devices`)."""
-_MAX_LADDER: Final = 2
-"""Groups up to which the nearest devices are asked for. On a node with a GPU too few for three of them, kube-scheduler
-searches more than a second (Kubernetes' allocator v0.37.2, an ND H100 v5; two take 0.08 s)."""
+_MAX_LADDER: Final = 3
+"""Groups up to which the nearest devices are asked for. On a node with too few NICs for four of them, kube-scheduler
+searches for seconds (docs/user/joint-allocation.md)."""
 _DIGITS: Final = 12
+_STEP: Final = 10**9
 
 Fields: TypeAlias = dict[str, Any]
 
@@ -183,6 +186,11 @@ def _with_a_nic_each(request: DeviceRequest) -> DeviceRequest:
     if not request.nic_each or len(request.gpus) != 1 or len(request.nics) != 1 or request.nics[0].count == 0:
         return request
     (gpu,), (nic,) = request.gpus, request.nics
+    if request.near is Near.SWITCH and nic.speed is not None and nic.count < gpu.count:
+        # How many GPUs have one switch is not known. So each takes what leaves room for the others, in the steps of
+        # bandwidth that NICs have by default (driver.api.nic_policies).
+        each = nic.speed * nic.count // gpu.count
+        nic = replace(nic, bandwidth=max(each - each % _STEP, _STEP))
     return replace(request, nics=(replace(nic, count=max(gpu.count, nic.count)),), nic_each=False)
 
 
@@ -209,8 +217,8 @@ def _pairs(request: DeviceRequest, notes: list[str]) -> PairsRequest | None:
         gpus=gpu.count,
         nics=nics,
         scope=Scope.LADDER if is_ladder else Scope(request.near.value),
-        or_any=is_ladder,
-        gpu_core=Quantity.of(gpu.core or LEAST_CORE) if gpu.is_share else None,
+        # That they are shares decides about constraints. How large they are is the request's own to say.
+        gpu_core=Quantity.of(gpu.core or 1) if gpu.is_share else None,
     )
 
 
@@ -248,12 +256,17 @@ def _gpu(gpu: GpuRequest) -> Fields:
         profile = _wanted(Wanted(attribute="profile", values=(gpu.profile,)))
         return _fields("mig", [profile, *selectors], gpu.count, {})
     capacity = share_of(gpu)
-    return _fields("gpu-ratio" if "memoryRatio" in capacity else "gpu", selectors, gpu.count, capacity)
+    kind = DeviceType.GPU_RATIO if "memoryRatio" in capacity else DeviceType.GPU
+    strategy = gpu.strategy if capacity and gpu.strategy else "timeSlicing"
+    fields = _fields(kind, selectors, gpu.count, capacity)
+    return fields | {"deviceClassName": class_of_strategy(kind, strategy)}
 
 
 def _nic(nic: NicRequest) -> Fields:
     selectors = [*(_wanted(wanted) for wanted in nic.wanted), *nic.selectors]
-    capacity = {} if nic.bandwidth is None else {"bandwidth": str(Quantity.of(nic.bandwidth))}
+    capacity = {} if nic.bandwidth is None else {attributes.BANDWIDTH: str(Quantity.of(nic.bandwidth))}
+    if nic.bandwidth_percent is not None:
+        capacity = {attributes.BANDWIDTH_RATIO: str(nic.bandwidth_percent)}
     fields = _fields("rdma-vf" if nic.is_vf else "rdma", selectors, nic.count, capacity)
     return fields | ({"deviceClassName": nic.device_class} if nic.device_class else {})
 
@@ -299,12 +312,14 @@ def _wanted(wanted: Wanted) -> str:
 def _gpu_config(requests: Sequence[str], gpu: GpuRequest) -> Fields | None:
     if not gpu.strategy or not share_of(gpu):
         return None
-    sharing: Fields = {"strategy": gpu.strategy}
-    if gpu.strategy == "hamiCore" and (gpu.core is None or not gpu.core_is_limited):
-        sharing["hamiCore"] = {"corePolicy": "disable"}
+    settings: Fields = {}
+    if gpu.strategy == "hamiCore" and gpu.core is not None and not gpu.core_is_limited:
+        settings = {"hamiCore": {"corePolicy": "disable"}}
     if gpu.strategy == "timeSlicing" and gpu.interval:
-        sharing["timeSlicing"] = {"interval": gpu.interval}
-    return _config(requests, {"kind": "GpuConfig", "sharing": sharing})
+        settings = {"timeSlicing": {"interval": gpu.interval}}
+    if not settings:  # the class has the strategy
+        return None
+    return _config(requests, {"kind": "GpuConfig", "sharing": {"strategy": gpu.strategy, **settings}})
 
 
 def _nic_config(requests: Sequence[str], nic: NicRequest) -> Fields | None:

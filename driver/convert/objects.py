@@ -15,7 +15,8 @@ from driver.budget import check
 from driver.convert.claims import template
 from driver.convert.dialects.koordinator import KOORDINATOR, RESERVATION, is_reservation
 from driver.convert.findings import Conversion, Finding, Outcome, worst
-from driver.convert.other_drivers import convert_claim, is_claim
+from driver.convert.other_drivers import convert_claim, is_claim, is_generated
+from driver.convert.percentages import spec_over_sizes, with_sizes
 from driver.convert.pods import ConvertedPod, converted_pod
 from driver.convert.settings import DEFAULT, Settings
 
@@ -42,7 +43,8 @@ def convert(data: Mapping[str, Any], settings: Settings = DEFAULT) -> Conversion
         SpentError: The budget in force (:mod:`driver.budget`) is spent.
     """
     if is_claim(data):
-        return convert_claim(data)
+        converted_claim = convert_claim(data)
+        return converted_claim if is_generated(data) else with_sizes(converted_claim, settings.sizes)
     kind = data.get("kind")
     items = data.get("items")
     if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
@@ -70,7 +72,9 @@ def convert(data: Mapping[str, Any], settings: Settings = DEFAULT) -> Conversion
     for pod, converted in found:
         names: dict[str, str] = {}
         for claim in converted.claims:
-            written = template(claim.claim.spec, namespace)
+            spec, lines = spec_over_sizes(claim.claim.spec, settings.sizes)
+            findings += [_over_sizes(line) for line in lines]
+            written = template(spec, namespace)
             names[claim.name] = written["metadata"]["name"]
             templates[names[claim.name]] = written
         changed = _with(changed, pod.steps, _spec(pod, converted, names))
@@ -112,6 +116,10 @@ def _too_many(what: str) -> Finding:
         outcome=Outcome.REFUSED,
         text=f"more than {_MOST_PODS} {what}: convert them in several files",
     )
+
+
+def _over_sizes(line: str) -> Finding:
+    return Finding(dialect="", field="", value="", outcome=Outcome.CONVERTED, text=line)
 
 
 def _reservation() -> Finding:

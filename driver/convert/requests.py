@@ -96,6 +96,9 @@ class NicRequest:
         count: How many; 0 for all that a node has.
         is_vf: Whether virtual functions are asked for instead of NICs.
         bandwidth: Bits per second of each NIC; None for the whole NIC.
+        bandwidth_percent: Percent of each NIC's bandwidth, 1 to 100; never together with ``bandwidth``.
+        speed: Bits per second that the whole NIC has, where GPUs under one switch may share it; None where it is one
+            GPU's.
         device_class: Another DeviceClass than Rootport's own, from the mapping file.
         wanted: What else each device has to be.
         selectors: Further CEL expressions, from the mapping file; never from an object.
@@ -105,6 +108,8 @@ class NicRequest:
     count: int = 1
     is_vf: bool = False
     bandwidth: int | None = None
+    bandwidth_percent: int | None = None
+    speed: int | None = None
     device_class: str = ""
     wanted: tuple[Wanted, ...] = ()
     selectors: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from driver.convert.requests import NicRequest
+from driver.ratios import NO_SIZES, Sizes
 
 __all__ = ["DEFAULT", "Settings"]
 
@@ -25,6 +26,8 @@ class Settings:
         pod_paths: Where the pod templates of a kind are, by the kind: ``{"Fleet": ("spec.workers[*].podTemplate",)}``.
             Of any other kind they are looked for by their form.
         nic_bandwidth: Bits per second of a NIC of which a percentage is asked for.
+        sizes: The sizes of the cluster's devices, over which percentages become lists of amounts; without them
+            percentages stay.
     """
 
     resources: Mapping[str, NicRequest] = field(default_factory=dict)
@@ -33,6 +36,7 @@ class Settings:
     left_alone: frozenset[str] = frozenset()
     pod_paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nic_bandwidth: int = 100 * 10**9
+    sizes: Sizes = NO_SIZES
 
 
 DEFAULT: Final = Settings()

@@ -13,10 +13,7 @@ from driver.config.shares import share_errors, small_amount
 from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, NicRequest, Wanted
 from driver.errors import InputError
 
-__all__ = ["LEAST_CORE", "check_request", "share_of"]
-
-LEAST_CORE: Final = 1
-"""Percent of a GPU's compute for who asks for memory alone."""
+__all__ = ["check_request", "share_of"]
 
 _MOST_REASONS: Final = 8
 _PROFILE: Final = re.compile(r"(?:\d{1,2}c\.)?\d{1,2}g\.\d{1,4}gb(?:[+-][a-z.]{1,16})*", re.ASCII)
@@ -26,14 +23,10 @@ _STRATEGIES: Final = frozenset({"timeSlicing", "mps", "hamiCore"})
 
 
 def share_of(gpu: GpuRequest) -> dict[str, str]:
-    """Return ``capacity.requests`` of a request for GPUs; nothing where it takes all of each.
-
-    Who has all of a GPU's core has the GPU, whatever the memory: nobody else is given a share without core.
-    """
-    if not gpu.is_share or (gpu.core == 100 and gpu.memory is None):
+    """Return ``capacity.requests`` of a request for GPUs; nothing where it takes all of each."""
+    if not gpu.is_share:
         return {}
-    # A request without core would take all of it, so that nobody could share the GPU.
-    capacity = {"core": str(LEAST_CORE if gpu.core is None else gpu.core)}
+    capacity = {} if gpu.core is None else {"core": str(gpu.core)}
     if gpu.memory is not None:
         capacity["memory"] = str(Quantity.of(gpu.memory, binary=True))
     elif gpu.memory_percent is not None:
@@ -75,8 +68,6 @@ def _strategy_errors(shares: Sequence[GpuRequest]) -> Iterator[str]:
     mps = [gpu for gpu in shares if gpu.strategy == "mps"]
     if sum(gpu.count for gpu in mps) > 1:
         yield "shares of several GPUs with strategy mps: a program can use MPS on one GPU only; ask for one"
-    if any(gpu.core is None for gpu in mps):
-        yield "strategy mps keeps a program within its share of compute, and nothing says how much that is: write it"
     if len({tuple(share_of(gpu).items()) for gpu in shares if gpu.strategy == "hamiCore"}) > 1:
         yield "unlike shares of GPUs with HAMi-core, which has one limit for a container: ask for equal ones"
 

@@ -24,6 +24,7 @@ from driver.explain.propose.proposals import proposals
 from driver.explain.reasons import Reason
 from driver.explain.tell.conclusion import conclude
 from driver.explain.tell.groups import node_groups
+from driver.explain.tell.placement_findings import placement_repair, with_placement
 from driver.explain.tell.requests import request_funnels
 from driver.wording import plural
 
@@ -115,12 +116,15 @@ class Explainer:
         findings, fits = conclude(case, before, question.beside, of_nodes, verdicts, judged.values())
         if not before:
             findings, fits = with_doubts(state, case, findings, verdicts, fits=fits)
+            findings, fits = with_placement(state, case, findings, verdicts, fits=fits)
         requests: tuple[RequestFunnel, ...] = ()
         if complete:
             with share(_TELLING):
                 requests = request_funnels(state, self._evaluations, case, verdicts)
         suggested: tuple[Proposal, ...] = ()
-        if self._proposals and not fits:
+        if findings[0].reason is Reason.PLACEMENT_NOT_RUNNING:
+            suggested = placement_repair(state, case, verdicts)
+        elif self._proposals and not fits and findings[0].reason is not Reason.DEVICES_MANAGED:
             suggested = for_pod(proposals(state, case, verdicts, self._evaluations), question.extended)
         cuts = _not_judged(verdicts) + _cut_short()
         return Explanation(

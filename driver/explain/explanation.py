@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _LONGEST_MESSAGE: Final = 2_000
+_KINDS: Final = {"ResourceClaim": "claim", "PodGroup": "PodGroup"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -38,9 +39,14 @@ class ObjectRef:
     uid: str = ""
 
     def __str__(self) -> str:
-        """Write ``claim ml/train``, ``pod ml/train-0``, ``node n1``."""
-        kind = {"ResourceClaim": "claim"}.get(self.kind, self.kind.lower())
+        """Write ``claim ml/train``, ``pod ml/train-0``, ``PodGroup ml/train``, ``node n1``."""
+        kind = _KINDS.get(self.kind, self.kind.lower())
         return f"{kind} {self.namespace}/{self.name}" if self.namespace else f"{kind} {self.name}"
+
+    @property
+    def delete_command(self) -> str:
+        """The command that deletes an object of a namespace."""
+        return f"kubectl -n {self.namespace} delete {self.kind.lower()} {self.name}"
 
 
 class Step(StrEnum):
@@ -180,8 +186,8 @@ class Proposal:
         cost: How much it takes, to compare proposals of one kind: claims to end, devices or terms given up.
         patches: The changes to claims, for CHANGE_CLAIM.
         ends: The claims that end, for END_CLAIMS; their pods are in ``pods``.
-        pods: The pods to end, for END_CLAIMS.
-        commands: What to type, where a command does it; kubectl's.
+        pods: The pods and PodGroups to end, for END_CLAIMS.
+        commands: What to type, where a command does it; kubectl's. Of more pods than 16 only for the first.
     """
 
     kind: ChangeKind

@@ -59,12 +59,14 @@ def claim_text(state: ClusterState, claim: ClaimState, *, holds: int = 0) -> str
     pods = [f"{claim.namespace}/{name}" for name, _ in claim.pods]
     if not pods:
         pods = [pod.key for pod in state.pods_of(claim.key) if not pod.ended]
-    inside = []
+    inside = [f"PodGroup {name}" for name, _ in claim.pod_groups[:1]]
+    if len(claim.pod_groups) > 1:
+        inside = [f"{len(claim.pod_groups)} PodGroups such as {claim.pod_groups[0][0]}"]
     if len(pods) == 1:
         inside.append(f"pod {pods[0]}")
     elif pods:
         inside.append(f"{len(pods)} pods such as {pods[0]}")
-    else:
+    elif not inside:
         inside.append("no pod uses it now")
     if holds > 1:
         inside.append(plural(holds, "device"))

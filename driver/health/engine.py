@@ -85,6 +85,7 @@ class HealthEngine:
         gpus: Sequence[GpuReading] | None = None,
         nics: Sequence[NicReading] | None = None,
         events: Sequence[XidEvent] = (),
+        failures: Sequence[Fault] = (),
         recovered: Mapping[DeviceName, datetime] | None = None,
     ) -> NodeHealth:
         """Record what was seen, and return what is wrong.
@@ -96,6 +97,8 @@ class HealthEngine:
             gpus: New readings of the GPUs; None where they were not read now.
             nics: New readings of the NICs; None likewise.
             events: The errors that were reported since the last call.
+            failures: What else was found wrong: states that no reading shows, so that they are over once they have been
+                held.
             recovered: Until when an administrator has seen to a device's errors.
 
         Returns:
@@ -115,6 +118,9 @@ class HealthEngine:
             self._nic_readings = {reading.device: reading for reading in nics if reading.device in present}
             for nic in self._nic_readings.values():
                 self._take_nic(nic, now)
+        for fault in map(_clean, failures):
+            key = (fault.device, fault.reason)
+            self._faults[key] = seen(fault, self._faults.get(key), now)
         self._end_errors(recovered or {}, now, read=gpus is not None)
         return self.health(present)
 

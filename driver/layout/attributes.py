@@ -14,6 +14,7 @@ from typing import Final
 __all__ = [
     "ARCHITECTURE",
     "BANDWIDTH",
+    "BANDWIDTH_RATIO",
     "CORE",
     "CUDA_COMPUTE_CAPABILITY",
     "CUDA_DRIVER_VERSION",
@@ -31,6 +32,9 @@ __all__ = [
     "MULTUS_RESOURCE_NAME",
     "NUMA_NODE",
     "NVLINK_DOMAIN",
+    "NVLINK_OCTET",
+    "NVLINK_PAIR",
+    "NVLINK_QUAD",
     "PARENT",
     "PARENT_UUID",
     "PCIE_SWITCH",
@@ -39,6 +43,7 @@ __all__ = [
     "RDMA_DEVICE",
     "RDMA_NETNS",
     "SHARES",
+    "SHARING_STRATEGY",
     "STANDARD_NUMA_NODE",
     "STANDARD_PCIE_ROOT",
     "STANDARD_PCI_BUS_ID",
@@ -114,6 +119,21 @@ NVLINK_DOMAIN: Final = "nvlinkDomain"
 """String: the same for all GPUs of the node that NVLink, NVSwitch or xGMI joins, directly or through others; the PCI
 address of the first of them. Absent without such links."""
 
+NVLINK_PAIR: Final = "nvlinkPair"
+"""String: the same for two GPUs of a domain that are the best pair for each other, by the number of their direct links
+(:func:`driver.layout.neighbours.link_groups`). Absent where all pairs are alike: behind NVSwitches, and in a larger
+mesh of equal links."""
+
+NVLINK_QUAD: Final = "nvlinkQuad"
+"""String: likewise for the best four GPUs, which are two such pairs."""
+
+NVLINK_OCTET: Final = "nvlinkOctet"
+"""String: likewise for the best eight GPUs, which are two such quads."""
+
+SHARING_STRATEGY: Final = "sharingStrategy"
+"""String: of a GPU and of its percent device, how claims share it: ``timeSlicing``, ``mps`` or ``hamiCore``
+(:func:`driver.layout.strategies.offered_strategy`)."""
+
 MEMORY: Final = "memory"
 """Capacity: of a GPU and of a MIG partition, its memory in bytes. A share of a GPU takes some of it."""
 
@@ -171,8 +191,13 @@ PARENT: Final = "parent"
 GpuPolicies want it, as for :data:`PARENT_UUID`."""
 
 BANDWIDTH: Final = "bandwidth"
-"""Capacity: of a whole NIC that can be shared, bits per second of its fastest port. A share takes some of it. It keeps
-the shares' sum within the NIC's; nothing on the node enforces one share's."""
+"""Capacity: of a whole NIC that can be shared, and of a pool of VFs, bits per second of the NIC's fastest port. A share
+takes some of it, a VF only what its request names. It keeps their sum within the NIC's; nothing on the node enforces
+one share's."""
+
+BANDWIDTH_RATIO: Final = "bandwidthRatio"
+"""Capacity: the same in percent, 100, instead of :data:`BANDWIDTH`: where the NIC's speed is not known, or where the
+NicPolicies say so. (Koordinator's ``rdma``.)"""
 
 VFS: Final = "vfs"
 """Capacity: of a pool of VFs, how many there are. Each request takes 1."""

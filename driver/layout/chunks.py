@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from driver.api.resource_v1 import CounterSet, Device
-from driver.layout.limits import COUNTER_SETS_PER_SLICE, DEVICES_PER_SLICE, DEVICES_PER_SLICE_WITH_COUNTERS
+from driver.layout.limits import COUNTER_SETS_PER_SLICE, DEVICES_PER_SLICE, DEVICES_PER_SLICE_WITH_MORE
 
 __all__ = ["Chunk", "chunks"]
 
@@ -29,7 +29,8 @@ def chunks(devices: Iterable[Device], counter_sets: Sequence[CounterSet]) -> tup
     filled: list[list[Device]] = []
     limit = DEVICES_PER_SLICE
     for device in devices:
-        own_limit = DEVICES_PER_SLICE_WITH_COUNTERS if device.consumes_counters or device.taints else DEVICES_PER_SLICE
+        has_more = device.consumes_counters or device.taints or _has_list(device)
+        own_limit = DEVICES_PER_SLICE_WITH_MORE if has_more else DEVICES_PER_SLICE
         limit = min(limit, own_limit)
         if not filled or len(filled[-1]) >= limit:
             filled.append([])
@@ -39,4 +40,11 @@ def chunks(devices: Iterable[Device], counter_sets: Sequence[CounterSet]) -> tup
     return (
         *(Chunk(devices=tuple(part)) for part in filled or [[]]),
         *(Chunk(counter_sets=tuple(counter_sets[start : start + COUNTER_SETS_PER_SLICE])) for start in starts),
+    )
+
+
+def _has_list(device: Device) -> bool:
+    return any(
+        value.int_values or value.bool_values or value.string_values or value.version_values
+        for value in device.attributes.values()
     )

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from driver import DRIVER_NAME
 from driver.layout import attributes
-from driver.layout.neighbours import link_domains
+from driver.layout.neighbours import LinkGroups, link_groups
 from driver.layout.values import Value, identifier, number, text, version
 from driver.model.devices import (
     Device,
@@ -46,20 +46,22 @@ _ACTIVE: Final = "active"
 def device_attributes(inventory: Inventory, names: Collection[str]) -> dict[str, Mapping[str, Value]]:
     """Return the attributes of some devices as they are published, or would be, without laying out the whole node.
 
+    What policies decide is not among them.
+
     Args:
         inventory: The node.
         names: Of devices, VF pools and GPUs' parts; those that the node does not have are passed over.
     """
-    domains = link_domains(inventory.gpus)
+    linked = link_groups(inventory.gpus)
     nics = {nic.address: nic for nic in inventory.nics}
     netns_mode = inventory.rdma_netns_mode
 
     def attributes(device: AllocatableDevice) -> Mapping[str, Value]:
         match device:
             case Gpu():
-                return gpu_attributes(device, domains=domains)
+                return gpu_attributes(device, linked=linked)
             case GpuRatio():
-                return ratio_attributes(device, domains=domains)
+                return ratio_attributes(device, linked=linked)
             case MigPartition():
                 return partition_attributes(device)
             case RdmaNic():
@@ -74,14 +76,14 @@ def device_attributes(inventory: Inventory, names: Collection[str]) -> dict[str,
     return {name: attributes(device) for name, device in named_devices(inventory, names).items()}
 
 
-def gpu_attributes(gpu: Gpu, *, domains: Mapping[PciAddress, PciAddress]) -> _Present:
-    """Return the attributes of a whole GPU; ``domains`` are the link domains of all GPUs of the node."""
-    return _present(_common(gpu, gpu.vendor) | _gpu(gpu, domains))
+def gpu_attributes(gpu: Gpu, *, linked: Mapping[PciAddress, LinkGroups]) -> _Present:
+    """Return the attributes of a whole GPU; ``linked`` are the groups of all GPUs of the node that are linked."""
+    return _present(_common(gpu, gpu.vendor) | _gpu(gpu) | _linked(linked.get(gpu.address)))
 
 
-def ratio_attributes(ratio: GpuRatio, *, domains: Mapping[PciAddress, PciAddress]) -> _Present:
+def ratio_attributes(ratio: GpuRatio, *, linked: Mapping[PciAddress, LinkGroups]) -> _Present:
     """Return the attributes of a GPU's percent device: those of the GPU, except for the type."""
-    return gpu_attributes(ratio.gpu, domains=domains) | _present({attributes.TYPE: identifier(ratio.type)})
+    return gpu_attributes(ratio.gpu, linked=linked) | _present({attributes.TYPE: identifier(ratio.type)})
 
 
 def partition_attributes(partition: MigPartition) -> _Present:
@@ -98,17 +100,21 @@ def partition_attributes(partition: MigPartition) -> _Present:
     )
 
 
-def partition_gpu_attributes(partition: MigPartition, *, domains: Mapping[PciAddress, PciAddress]) -> _Present:
+def partition_gpu_attributes(partition: MigPartition, *, linked: Mapping[PciAddress, LinkGroups]) -> _Present:
     """Return what a MIG partition has of its GPU, and publishes only where an administrator wants it."""
     gpu = partition.gpu
-    of_gpu = _gpu(gpu, domains) | {
-        attributes.UUID: None,  # a partition has one of its own once it exists
-        attributes.VENDOR: identifier(gpu.vendor),
-        attributes.MODEL: text(gpu.model),
-        attributes.NUMA_NODE: number(gpu.pcie.numa_node),
-        attributes.PARENT: identifier(gpu.address),
-        attributes.PARENT_UUID: identifier(gpu.uuid),
-    }
+    of_gpu = (
+        _gpu(gpu)
+        | _linked(linked.get(gpu.address))
+        | {
+            attributes.UUID: None,  # a partition has one of its own once it exists
+            attributes.VENDOR: identifier(gpu.vendor),
+            attributes.MODEL: text(gpu.model),
+            attributes.NUMA_NODE: number(gpu.pcie.numa_node),
+            attributes.PARENT: identifier(gpu.address),
+            attributes.PARENT_UUID: identifier(gpu.uuid),
+        }
+    )
     return _present(of_gpu)
 
 
@@ -183,14 +189,24 @@ def _common(device: Device, vendor: str | None) -> _Attributes:
     }
 
 
-def _gpu(gpu: Gpu, domains: Mapping[PciAddress, PciAddress]) -> _Attributes:
+def _linked(groups: LinkGroups | None) -> _Attributes:
+    if groups is None:
+        return {}
+    return {
+        attributes.NVLINK_DOMAIN: identifier(groups.domain),
+        attributes.NVLINK_OCTET: identifier(groups.octet),
+        attributes.NVLINK_QUAD: identifier(groups.quad),
+        attributes.NVLINK_PAIR: identifier(groups.pair),
+    }
+
+
+def _gpu(gpu: Gpu) -> _Attributes:
     return {
         attributes.UUID: identifier(gpu.uuid),
         attributes.ARCHITECTURE: text(gpu.architecture),
         attributes.DRIVER_VERSION: version(gpu.driver_version),
         attributes.CUDA_DRIVER_VERSION: version(gpu.cuda_driver_version),
         attributes.CUDA_COMPUTE_CAPABILITY: version(gpu.cuda_compute_capability),
-        attributes.NVLINK_DOMAIN: identifier(domains.get(gpu.address)),
     }
 
 

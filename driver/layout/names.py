@@ -1,4 +1,4 @@
-"""The names of a node's ResourceSlices, for the controller and every command that shows them, and of a taint."""
+"""The names of a node's ResourceSlices, for the controller and every command that shows them, and of taints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Final
 
 from driver import DRIVER_NAME
 
-__all__ = ["LINK_DOWN", "slice_name"]
+__all__ = ["DEFAULT_ROUTE", "LINK_DOWN", "slice_name"]
+
+DEFAULT_ROUTE: Final = "rootport.dev/default-route"
+"""The key of the taint of what the node needs for itself: nothing new is given it, what has it keeps it."""
 
 LINK_DOWN: Final = "rootport.dev/link-down"
 """The key of the taint of what has no link: nothing new is given it, what has it keeps it."""

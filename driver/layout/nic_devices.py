@@ -6,14 +6,15 @@ A NIC that has VFs is not given itself: one claim would have the card, and other
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Final
 
-from driver.api.nic_policies import BandwidthSteps, NicPolicy
+from driver.api.nic_policies import NicPolicy
 from driver.api.resource_v1 import Device, DeviceCapacity, DeviceTaint
 from driver.api.validation.names import label_value
 from driver.layout import attributes
-from driver.layout.capacities import in_steps, one_each
+from driver.layout.capacities import in_steps, one_each, promised
 from driver.layout.devices import (
     link_state,
     nic_attributes,
@@ -21,15 +22,17 @@ from driver.layout.devices import (
     vf_attributes,
 )
 from driver.layout.extra_attributes import with_extra
+from driver.layout.list_attributes import ListAttributes
 from driver.layout.names import LINK_DOWN
 from driver.layout.published import published
 from driver.layout.values import Value
-from driver.model.devices import RdmaNetnsMode, RdmaNic, RdmaVf
+from driver.model.devices import DeviceName, RdmaNetnsMode, RdmaNic, RdmaVf
 from driver.model.parts import RdmaVfPool, vf_pool
 from driver.model.rails import on_rail
 
 __all__ = ["NicDevices", "NicOffer", "nic_offer", "on_rail_by"]
 
+_ALL: Final = 100
 _MOST: Final = 2**63 - 1
 
 
@@ -51,6 +54,15 @@ class NicOffer:
 
     def __bool__(self) -> bool:
         return self.is_whole or self.pool is not None or bool(self.vfs)
+
+    def without(self, names: Collection[DeviceName]) -> NicOffer:
+        """Return the offer without these devices."""
+        return NicOffer(
+            nic=self.nic,
+            is_whole=self.is_whole and self.nic.name not in names,
+            pool=None if self.pool is None or self.pool.name in names else self.pool,
+            vfs=tuple(vf for vf in self.vfs if vf.name not in names),
+        )
 
 
 def on_rail_by(policy: NicPolicy, nic: RdmaNic) -> RdmaNic:
@@ -87,31 +99,34 @@ class NicDevices:
 
     Attributes:
         netns_mode: Who sees the node's RDMA devices; None where that is not known.
+        lists: Attributes that are lists, in place of plain ones.
     """
 
     netns_mode: RdmaNetnsMode | None
+    lists: ListAttributes = field(default_factory=dict)
 
     def whole(self, nic: RdmaNic, policy: NicPolicy) -> Device:
         """Return the NIC itself: given whole, or in shares of its bandwidth where it can be shared.
 
         In exclusive mode the RDMA device moves into the network namespace of one pod, so one claim has it.
         """
-        bandwidth = _bandwidth(nic)
-        capacity = {}
-        if bandwidth is not None and policy.sharing and self.netns_mode is not RdmaNetnsMode.EXCLUSIVE:
-            capacity = {attributes.BANDWIDTH: _share_of(bandwidth, policy.bandwidth)}
-        values = with_extra(nic_attributes(nic, netns_mode=self.netns_mode), policy.extra_attributes)
+        can_be_shared = policy.sharing and self.netns_mode is not RdmaNetnsMode.EXCLUSIVE
+        capacity = _bandwidth(nic, policy, is_default=True) if can_be_shared else {}
+        values = nic_attributes(nic, netns_mode=self.netns_mode) | self.lists.get(nic.address, {})
+        values = with_extra(values, policy.extra_attributes)
         return _device(nic.name, values, capacity, nic)
 
     def pool(self, pool: RdmaVfPool, policy: NicPolicy) -> Device:
-        """Return the NIC's VFs as one device: each request takes one."""
-        capacity = {attributes.VFS: one_each(len(pool.vfs))}
-        values = with_extra(pool_attributes(pool, netns_mode=self.netns_mode), policy.extra_attributes)
+        """Return the NIC's VFs as one device: each request takes one, and of the NIC's bandwidth what it names."""
+        capacity = {attributes.VFS: one_each(len(pool.vfs)), **_bandwidth(pool.nic, policy, is_default=False)}
+        values = pool_attributes(pool, netns_mode=self.netns_mode) | self.lists.get(pool.nic.address, {})
+        values = with_extra(values, policy.extra_attributes)
         return _device(pool.name, values, capacity, pool.nic)
 
     def named(self, vf: RdmaVf, nic: RdmaNic, policy: NicPolicy) -> Device:
         """Return a VF of a NIC by its name."""
-        values = with_extra(vf_attributes(vf, nic=nic, netns_mode=self.netns_mode), policy.extra_attributes)
+        values = vf_attributes(vf, nic=nic, netns_mode=self.netns_mode) | self.lists.get(nic.address, {})
+        values = with_extra(values, policy.extra_attributes)
         return _device(vf.name, values, {}, nic)
 
 
@@ -130,18 +145,31 @@ def _device(
     )
 
 
-def _bandwidth(nic: RdmaNic) -> int | None:
-    """Return the NIC's bandwidth; None where it is not an amount that Kubernetes could hold."""
-    bandwidth = nic.bandwidth
-    return bandwidth if bandwidth is not None and 0 < bandwidth <= _MOST else None
+def _bandwidth(nic: RdmaNic, policy: NicPolicy, *, is_default: bool) -> dict[str, DeviceCapacity]:
+    """Return the NIC's bandwidth as a capacity: in the policy's unit, and in percent where its speed is not known.
 
-
-def _share_of(bandwidth: int, steps: BandwidthSteps) -> DeviceCapacity:
-    minimum = min(steps.minimum.ceil(), bandwidth)
+    Args:
+        nic: The NIC.
+        policy: The rules for it.
+        is_default: Whether a claim that names no bandwidth has all of it, and the minimum holds. VFs are many, so one
+            that names none has none reserved.
+    """
+    speed = nic.bandwidth
+    # More than Kubernetes could hold comes from a broken source.
+    if policy.unit == "percent" or speed is None or not 0 < speed <= _MOST:
+        name, whole = attributes.BANDWIDTH_RATIO, _ALL
+        least, step = policy.bandwidth_ratio.minimum, policy.bandwidth_ratio.step
+    else:
+        name, whole = attributes.BANDWIDTH, speed
+        least, step = policy.bandwidth.minimum.ceil(), policy.bandwidth.step.ceil()
     # Steps must end at the whole NIC. A claim that names no bandwidth is given the last one: were that less than all,
     # it would not have the NIC to itself. The divisor keeps every amount that the policy's own steps allow.
-    step = math.gcd(steps.step.ceil(), bandwidth - minimum)
-    return in_steps(bandwidth, minimum=minimum, step=step)
+    minimum = min(least, whole)
+    if is_default:
+        return {name: in_steps(whole, minimum=minimum, step=math.gcd(step, whole - minimum))}
+    # What is between two amounts is also the least here, since the amounts of a VF begin at 0, its default.
+    step = math.gcd(step, minimum, whole)
+    return {name: promised(whole, most=whole, minimum=step, step=step, default=0)}
 
 
 def _taints(nic: RdmaNic) -> tuple[DeviceTaint, ...]:

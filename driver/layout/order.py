@@ -9,39 +9,44 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeVar
 
-from driver.model.devices import Device, Fpga, Gpu, RdmaNic, RdmaVf
+from driver.layout.neighbours import LinkGroups, Place, pcie_place
+from driver.model.devices import Fpga, Gpu, RdmaNic, RdmaVf
 from driver.model.pci import PciAddress
 
 __all__ = ["fpgas_in_order", "gpus_in_order", "nics_in_order", "vfs_in_order"]
 
 _DeviceT = TypeVar("_DeviceT", Gpu, RdmaNic, Fpga)
-_Place: TypeAlias = tuple[str, ...]
-"""Where a device is, from its widest group to itself: devices of one group have a common beginning."""
+_NOT_LINKED: Final = (None, None, None, None)
 
 
-def gpus_in_order(gpus: Sequence[Gpu], nics: Sequence[RdmaNic], domains: Mapping[PciAddress, PciAddress]) -> list[Gpu]:
-    """Return the GPUs, those of one model, link domain, NUMA node, root and switch side by side.
+def gpus_in_order(gpus: Sequence[Gpu], nics: Sequence[RdmaNic], linked: Mapping[PciAddress, LinkGroups]) -> list[Gpu]:
+    """Return the GPUs, those of one model, link domain, octet, quad, pair, NUMA node, root and switch side by side.
 
     Of any two groups, the one without an RDMA NIC beside its GPUs comes first, then the smaller one: claims for a
     single GPU use up what larger claims, and claims for a GPU with a NIC, can use least.
     """
-    paths = {gpu.address: _path(gpu) for gpu in gpus}
+    paths = {gpu.address: pcie_place(gpu) for gpu in gpus}
     nic_switches = {nic.pcie.switch for nic in nics} - {None}
     with_nic = {gpu.address for gpu in gpus if gpu.pcie.switch in nic_switches}
-    first_of_domain: dict[PciAddress, _Place] = {}
+    groups = {address: (of.domain, of.octet, of.quad, of.pair) for address, of in linked.items()}
+    first: dict[tuple[int, PciAddress], Place] = {}
     for gpu in gpus:
-        if gpu.address in domains:
-            domain, path = domains[gpu.address], paths[gpu.address]
-            first_of_domain[domain] = min(first_of_domain.get(domain, path), path)
+        path = paths[gpu.address]
+        for level, group in enumerate(groups.get(gpu.address, _NOT_LINKED)):
+            if group is not None:
+                first[level, group] = min(first.get((level, group), path), path)
 
-    def place(gpu: Gpu) -> _Place:
+    def place(gpu: Gpu) -> Place:
         model = f"{gpu.memory_bytes or 0:020} {gpu.model or ''}"
         # Before the NUMA node, because links are faster than a socket is near, and there are machines whose link
-        # domains span NUMA nodes. Domains themselves stand in the order of their NUMA nodes.
-        domain = "/".join(first_of_domain[domains[gpu.address]]) if gpu.address in domains else ""
-        return model, domain, *paths[gpu.address]
+        # domains span NUMA nodes. Groups themselves stand in the order of their NUMA nodes.
+        linked_by = (
+            "" if group is None else "/".join(first[level, group])
+            for level, group in enumerate(groups.get(gpu.address, _NOT_LINKED))
+        )
+        return model, *linked_by, *paths[gpu.address]
 
     return _grouped(gpus, {gpu.address: place(gpu) for gpu in gpus}, with_nic)
 
@@ -59,7 +64,7 @@ def nics_in_order(nics: Sequence[RdmaNic], gpus_first_to_last: Sequence[Gpu]) ->
     def first_gpu(nic: RdmaNic) -> int:
         return -1 if nic.pcie.switch is None else rank.get(nic.pcie.switch, -1)
 
-    grouped = _grouped(nics, {nic.address: _path(nic) for nic in nics}, frozenset())
+    grouped = _grouped(nics, {nic.address: pcie_place(nic) for nic in nics}, frozenset())
     return sorted(grouped, key=first_gpu)
 
 
@@ -72,21 +77,15 @@ def vfs_in_order(of_nics_first_to_last: Sequence[Sequence[RdmaVf]]) -> list[Rdma
 
 def fpgas_in_order(fpgas: Sequence[Fpga]) -> list[Fpga]:
     """Return the FPGAs, those of one NUMA node, root and switch side by side."""
-    return _grouped(fpgas, {fpga.address: _path(fpga) for fpga in fpgas}, frozenset())
-
-
-def _path(device: Device) -> _Place:
-    path = device.pcie
-    numa_node = "" if path.numa_node is None else f"{path.numa_node:05}"
-    return numa_node, path.root or "", *path.switches, device.address
+    return _grouped(fpgas, {fpga.address: pcie_place(fpga) for fpga in fpgas}, frozenset())
 
 
 def _grouped(
-    devices: Sequence[_DeviceT], places: Mapping[PciAddress, _Place], last: Collection[PciAddress]
+    devices: Sequence[_DeviceT], places: Mapping[PciAddress, Place], last: Collection[PciAddress]
 ) -> list[_DeviceT]:
     """Group devices by place. First comes a group without a device of ``last``, then the smaller one, then by name."""
-    sizes: Counter[_Place] = Counter()
-    marked: set[_Place] = set()
+    sizes: Counter[Place] = Counter()
+    marked: set[Place] = set()
     for address, place in places.items():
         beginnings = [place[:length] for length in range(1, len(place) + 1)]
         sizes.update(beginnings)

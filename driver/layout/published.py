@@ -13,7 +13,10 @@ __all__ = ["published", "published_value"]
 _FIELDS: Final[Mapping[str, Callable[[Any], DeviceAttribute]]] = {
     "string": lambda value: DeviceAttribute(string_value=value),
     "int": lambda value: DeviceAttribute(int_value=value),
+    "bool": lambda value: DeviceAttribute(bool_value=value),
     "version": lambda value: DeviceAttribute(version_value=value),
+    "strings": lambda value: DeviceAttribute(string_values=value),
+    "ints": lambda value: DeviceAttribute(int_values=value),
 }
 
 

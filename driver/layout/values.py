@@ -6,10 +6,11 @@ Source of the bounds: k8s.io/api v0.36.3, resource/v1/types.go (DeviceAttributeM
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-__all__ = ["Value", "identifier", "number", "text", "version"]
+__all__ = ["Value", "identifier", "number", "numbers", "text", "texts", "version"]
 
 _LENGTH: Final = 64
 _VERSION: Final = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?", re.ASCII)
@@ -21,15 +22,15 @@ class Value:
 
     Attributes:
         kind: The field of a ``DeviceAttribute`` that has it.
-        value: The value.
+        value: The value; a tuple for a kind of lists.
     """
 
-    kind: Literal["string", "int", "version"]
-    value: str | int
+    kind: Literal["string", "int", "bool", "version", "strings", "ints"]
+    value: str | int | tuple[str, ...] | tuple[int, ...]
 
-    def to_wire(self) -> dict[str, str | int]:
+    def to_wire(self) -> dict[str, Any]:
         """Return the ``DeviceAttribute`` as JSON types."""
-        return {self.kind: self.value}
+        return {self.kind: list(self.value) if isinstance(self.value, tuple) else self.value}
 
 
 def text(value: str | None) -> Value | None:
@@ -53,6 +54,18 @@ def number(value: int | None) -> Value | None:
     if value is None or not -(2**63) <= value < 2**63:
         return None
     return Value("int", value)
+
+
+def texts(values: Sequence[str]) -> Value | None:
+    """Return identifiers as a list, or as a plain value where it is one; absent are those that are too long."""
+    kept = tuple(value for value in values if identifier(value) is not None)
+    return Value("strings", kept) if len(kept) > 1 else identifier(kept[0]) if kept else None
+
+
+def numbers(values: Sequence[int]) -> Value | None:
+    """Return whole numbers as a list, or as a plain value where it is one; absent are those that do not fit."""
+    kept = tuple(value for value in values if number(value) is not None)
+    return Value("ints", kept) if len(kept) > 1 else number(kept[0]) if kept else None
 
 
 def version(value: str | None) -> Value | None:

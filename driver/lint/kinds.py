@@ -13,6 +13,7 @@ from driver import DRIVER_NAME
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Device, DeviceAttribute, DeviceCapacity, DeviceClass
 from driver.cel import CelEvaluationError
+from driver.config.gpu_classes import SHARED_GPU_CLASSES
 from driver.explain.known.vocabulary import CAPACITIES
 from driver.layout import attributes as a
 from driver.lint.questions import ask
@@ -40,15 +41,17 @@ _EVERY: Final = frozenset({a.STANDARD_PCIE_ROOT, a.STANDARD_NUMA_NODE, a.TYPE, a
 _COMMON: Final = _EVERY | {a.STANDARD_PCI_BUS_ID, a.VENDOR, a.MODEL, a.INDEX, a.NUMA_NODE}
 _GPU: Final = _COMMON | {
     a.UUID, a.ARCHITECTURE, a.DRIVER_VERSION, a.CUDA_DRIVER_VERSION, a.CUDA_COMPUTE_CAPABILITY, a.NVLINK_DOMAIN,
+    a.NVLINK_OCTET, a.NVLINK_QUAD, a.NVLINK_PAIR,
 }  # fmt: skip
+_SHARED_GPU: Final = _GPU | {a.SHARING_STRATEGY}
 _NIC: Final = _COMMON | {
     a.MULTUS_DEVICE_ID, a.MULTUS_RESOURCE_NAME, a.RDMA_DEVICE, a.IF_NAME, a.LINK_TYPE, a.LINK_SPEED, a.LINK_STATE,
     a.RDMA_NETNS, a.RAIL,
 }  # fmt: skip
 
 _OF_KIND: Final[Mapping[DeviceType, frozenset[str]]] = {
-    DeviceType.GPU: _GPU,
-    DeviceType.GPU_RATIO: _GPU,
+    DeviceType.GPU: _SHARED_GPU,
+    DeviceType.GPU_RATIO: _SHARED_GPU,
     DeviceType.MIG: _EVERY | {a.PROFILE, a.PARENT, a.PARENT_UUID},
     DeviceType.RDMA: _NIC | {a.GUID},
     DeviceType.RDMA_VF: _NIC | {a.PARENT},
@@ -63,7 +66,12 @@ def _full(names: frozenset[str]) -> frozenset[str]:
 ATTRIBUTES: Final[Mapping[DeviceType, frozenset[str]]] = {kind: _full(names) for kind, names in _OF_KIND.items()}
 """Full names of the attributes that a device of a kind may have."""
 
-OFTEN_ABSENT: Final = _full(frozenset({a.PCIE_SWITCH, a.NVLINK_DOMAIN, a.RAIL, a.IF_NAME, a.GUID, a.PARENT_UUID}))
+OFTEN_ABSENT: Final = _full(
+    frozenset({
+        a.PCIE_SWITCH, a.NVLINK_DOMAIN, a.NVLINK_OCTET, a.NVLINK_QUAD, a.NVLINK_PAIR, a.RAIL, a.IF_NAME, a.GUID,
+        a.PARENT_UUID,
+    })
+)  # fmt: skip
 """Attributes that healthy devices of many machines lack; a selector has to ask first whether they are there."""
 
 
@@ -127,6 +135,8 @@ def kinds_of(device_class: DeviceClass) -> frozenset[DeviceType]:
 
 def kinds_by_name(device_class: str) -> frozenset[DeviceType]:
     """Return the same for a class of which only the name is known: ``gpu.rootport.dev`` is one of Rootport's."""
+    if device_class in SHARED_GPU_CLASSES:
+        return frozenset({SHARED_GPU_CLASSES[device_class][0]})
     return frozenset(kind for kind in ATTRIBUTES if device_class == f"{kind.value}.{DRIVER_NAME}")
 
 

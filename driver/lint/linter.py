@@ -101,13 +101,15 @@ def _claim_findings(
 ) -> Iterator[LintFinding]:
     parts = tuple(parts_of(claim, classes))
     is_fatal = False
+    found_at: set[str] = set()
     constants = (wrong_constants(f"{part.path}.selectors", part.spec.selectors, part.kinds) for part in parts)
     parameters = claim_parameters(claim)
     mistakes = claim_mistakes(claim, parameters, parts, classes, are_all=classes_are_all)
     for finding in chain(mistakes, chain.from_iterable(constants)):
         is_fatal = is_fatal or (finding.code in _FATAL and finding.severity is not Severity.WARNING)
+        if finding.code is LintCode.CAPACITY_INVALID:
+            found_at.add(finding.path)
         yield finding
-    found_at: set[str] = set()
     for part in parts:
         if part.kinds:
             for finding in unknown_names(part, vocabulary):
@@ -118,7 +120,7 @@ def _claim_findings(
     yield from unfit_parameters(claim, parameters.entries, parts, classes, state)
     yield from shape(claim, parts, vocabulary)
     if state is not None and classes is not None and not is_fatal:
-        # That no device has a name which there is not is no second mistake.
+        # That no device has a name which there is not, or an amount that is none, is no second mistake.
         found = published(claim, parts, state, classes, vocabulary)
         yield from (finding for finding in found if finding.path not in found_at)
 

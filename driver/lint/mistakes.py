@@ -76,7 +76,9 @@ def claim_mistakes(
         yield from _selectors(f"{part.path}.selectors", part.spec.selectors)
         # Of another driver's devices, core and memory may be anything.
         if part.spec.capacity is not None and part.kinds:
-            for error in share_errors(part.spec.capacity.requests, f"{part.path}.capacity.requests"):
+            for error in share_errors(
+                part.spec.capacity.requests, f"{part.path}.capacity.requests", part.spec.device_class_name
+            ):
                 yield _error(LintCode.CAPACITY_INVALID, error.path, error.message)
     yield from _parameters(parameters.errors)
     for index, config in enumerate(claim.spec.devices.config):

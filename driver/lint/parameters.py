@@ -24,14 +24,24 @@ from driver.api.resource_v1 import (
 )
 from driver.api.validation.errors import FieldError
 from driver.budget import check
-from driver.config import ConfigEntry, GpuConfig, GpuSharing, config_kind, read_entries, share_errors
+from driver.config import (
+    ConfigEntry,
+    DeviceConfig,
+    GpuConfig,
+    GpuSharing,
+    config_kind,
+    read_entries,
+    share_errors,
+)
+from driver.config.gpu_classes import SHARED_GPU_CLASSES, class_of_strategy
 from driver.errors import InputError
 from driver.explain.known.state import ClusterState
-from driver.layout.attributes import CORE, MEMORY, TYPE
+from driver.layout.attributes import CORE, MEMORY, MEMORY_RATIO, TYPE
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import GPU_KINDS
 from driver.lint.parts import Part
 from driver.lint.published import published_devices
+from driver.lint.together import unfit_together
 from driver.model.devices import DeviceType, Gpu
 from driver.model.pci import PciAddress, PciePath
 from driver.plan import IsolationHost
@@ -112,6 +122,7 @@ def unfit_parameters(
     """
     of_classes = {name: _of_class(name, classes) for name in {part.spec.device_class_name for part in parts}}
     found: dict[str, list[LintFinding]] = {}
+    configs: dict[str, DeviceConfig | None] = {}
     for part in parts:
         check()
         # As the allocator writes a class's entries: for the request that names the class.
@@ -119,7 +130,15 @@ def unfit_parameters(
             replace(entry, requests=frozenset({part.name})) for entry in of_classes[part.spec.device_class_name]
         )
         entries = (*of_class, *own)
+        configs[part.name] = _config(entries, part)
         found[part.name] = list(_misfits(entries, part)) or list(_contradictions(entries, part, claim, classes, state))
+    yield from unfit_together(
+        [
+            (part, config if isinstance(config, GpuConfig) else None, not _share(_asked(part), part.kinds).whole)
+            for part, config in ((part, configs[part.name]) for part in parts if part.name == part.request)
+            if part.kinds <= _SHARED_KINDS and not _is_watched(part) and not share_errors(_asked(part), "")
+        ]
+    )
     sound = {part.request for part in parts if all(item.severity is not Severity.ERROR for item in found[part.name])}
     for part in parts:
         for finding in found[part.name]:
@@ -165,14 +184,14 @@ def _contradictions(
     state: ClusterState | None,
 ) -> Iterator[LintFinding]:
     """Find what isolation refuses, on any node, of how a GPU is to be shared."""
-    applied = [entry for entry in entries if part.kinds and all(entry.applies(part.name, kind) for kind in part.kinds)]
-    config = applied[-1].config if applied else None  # the last one replaces those before it
-    asked = part.spec.capacity.requests if part.spec.capacity is not None else {}
-    is_watched = isinstance(part.spec, ExactDeviceRequest) and part.spec.admin_access
-    if not isinstance(config, GpuConfig) or is_watched or share_errors(asked, ""):
+    applied, config, asked = _applied(entries, part), _config(entries, part), _asked(part)
+    if not isinstance(config, GpuConfig) or _is_watched(part) or share_errors(asked, ""):
         return
     path = _place(applied[-1], part, "sharing")
     share = _share(asked, part.kinds)
+    if not share.whole and (misfit := _other_strategy(config.sharing, part)) is not None:
+        yield _error(path, *misfit)
+        return
     refused = _refusal(share, config.sharing, part, claim)
     if refused is not None:
         if not any(
@@ -194,11 +213,57 @@ def _contradictions(
         )
 
 
-def _share(amounts: Mapping[str, Quantity], kinds: frozenset[DeviceType]) -> GpuShare:
-    """Return a share of these amounts; what is not named is all of it."""
-    core = amounts[CORE].ceil() if CORE in amounts else _ALL
+def _applied(entries: Sequence[ConfigEntry], part: Part) -> list[ConfigEntry]:
+    return [entry for entry in entries if part.kinds and all(entry.applies(part.name, kind) for kind in part.kinds)]
+
+
+def _config(entries: Sequence[ConfigEntry], part: Part) -> DeviceConfig | None:
+    config: DeviceConfig | None = None
+    for entry in _applied(entries, part):
+        config = entry.config if config is None else entry.over(config)
+    return config
+
+
+def _asked(part: Part) -> Mapping[str, Quantity]:
+    return part.spec.capacity.requests if part.spec.capacity is not None else {}
+
+
+def _is_watched(part: Part) -> bool:
+    return isinstance(part.spec, ExactDeviceRequest) and bool(part.spec.admin_access)
+
+
+def _other_strategy(sharing: GpuSharing, part: Part) -> tuple[str, str] | None:
+    """Return that a share asks for another strategy than its class's GPUs offer, and what to do; None where not."""
+    name = part.spec.device_class_name
+    wanted = sharing.meant
+    if wanted in {None, "exclusive"} or name not in SHARED_GPU_CLASSES:
+        return None
+    kind, offered = SHARED_GPU_CLASSES[name]
+    if wanted == offered:
+        return None
+    return (
+        f"sharing.strategy {wanted} does not fit class {name}, whose GPUs are shared by {offered}",
+        f"set deviceClassName to {class_of_strategy(kind, str(wanted))}, or leave out sharing.strategy",
+    )
+
+
+def _share(
+    amounts: Mapping[str, Quantity], kinds: frozenset[DeviceType], defaults: Mapping[str, Quantity] | None = None
+) -> GpuShare:
+    """Return a share of these amounts. One that names no memory has all of it, and so the whole GPU.
+
+    Args:
+        amounts: By the capacities' names.
+        kinds: The types of the devices.
+        defaults: What a share has of what it does not name, of memory all; None where it is not known.
+    """
     memory = amounts[MEMORY].ceil() if MEMORY in amounts and kinds == {DeviceType.GPU} else None
-    return GpuShare(gpu=_ANY_GPU, core=core, memory_bytes=memory, whole=core == _ALL, ordinal=0)
+    if defaults is not None and MEMORY in amounts and MEMORY in defaults:
+        whole = amounts[MEMORY] >= defaults[MEMORY]
+    else:
+        whole = not amounts.keys() & {MEMORY, MEMORY_RATIO} or amounts.get(MEMORY_RATIO) == Quantity.of(_ALL)
+    core = _ALL if whole else amounts[CORE].ceil() if CORE in amounts else 0
+    return GpuShare(gpu=_ANY_GPU, core=core, memory_bytes=memory, whole=whole, ordinal=0)
 
 
 def _rounded(
@@ -218,7 +283,9 @@ def _rounded(
             if driver == DRIVER_NAME and kind is not None and kind.string_value in part.kinds:
                 with suppress(CapacityError):
                     if consumed := consumption(demand, device):
-                        yield _share(consumed, part.kinds)
+                        policies = {name: item.request_policy for name, item in device.capacity.items()}
+                        defaults = {name: each.default for name, each in policies.items() if each and each.default}
+                        yield _share(consumed, part.kinds, defaults)
 
 
 def _refusal(share: GpuShare, sharing: GpuSharing, part: Part, claim: ResourceClaim) -> InputError | None:

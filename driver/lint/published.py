@@ -11,6 +11,7 @@ from driver.allocator.demands import Demand, read_claim
 from driver.allocator.errors import AllocationError
 from driver.allocator.pools import NodeView, PooledDevice
 from driver.allocator.selection import SelectionFailure
+from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Device, DeviceClass, ResourceClaim
 from driver.budget import check
 from driver.cel import CelLimitError, TermAnswer, compile_terms
@@ -18,7 +19,9 @@ from driver.cel.lexer import tokenize, unescape
 from driver.explain.judge.trial import Trial
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
+from driver.explain.known.strategies import missing_strategy
 from driver.explain.known.vocabulary import OWN_ATTRIBUTES, OWN_CAPACITIES, Vocabulary
+from driver.layout.attributes import BANDWIDTH, BANDWIDTH_RATIO
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.parts import Part, constraint_attribute
 from driver.lint.selected import Selected, select
@@ -149,7 +152,8 @@ def _too_few(part: Part, demand: Demand, seen: Selected, vocabulary: Vocabulary)
     if not seen.refused:
         message = f"asks for {wanted} of class {demand.device_class}; "
         message += f"no node has more than {seen.best}" if seen.best else "no node has any"
-        hint = f"ask for {seen.best}, or use several pods" if seen.best else ""
+        none = missing_strategy(demand.device_class, vocabulary) or ""
+        hint = f"ask for {seen.best}, or use several pods" if seen.best else none
         path = f"{part.path}.count" if seen.best else part.path
         return _error(LintCode.SELECTS_TOO_FEW, path, message, hint, kinds=part.kinds)
     (index, text), (count, answer) = max(seen.refused.items(), key=lambda item: item[1][0])
@@ -186,11 +190,22 @@ def _no_room(part: Part, demand: Demand, seen: Selected) -> LintFinding:
         elif amount > seen.largest[name]:
             message = f"asks for {amount} of {name}; no device that it selects has more than {seen.largest[name]}"
         if message:
-            return _error(LintCode.CAPACITY_UNAVAILABLE, f"{path}[{name}]", message, "", names=names, kinds=kinds)
+            hint = _other_bandwidth(name, amount, seen.largest)
+            return _error(LintCode.CAPACITY_UNAVAILABLE, f"{path}[{name}]", message, hint, names=names, kinds=kinds)
     wanted = "all" if demand.count is None else demand.count
     message = f"at most {seen.sized} of the devices of a node can give these amounts, and {wanted} are asked for"
     hint = "the devices' request policies allow certain amounts"
     return _error(LintCode.CAPACITY_UNAVAILABLE, path, message, hint, names=names, kinds=kinds)
+
+
+def _other_bandwidth(name: str, amount: Quantity, largest: Mapping[str, Quantity]) -> str:
+    """Return how to ask for a part of NICs that have their bandwidth in the other way; empty for anything else."""
+    if name == BANDWIDTH_RATIO and BANDWIDTH in largest:
+        part = Quantity.of(largest[BANDWIDTH].ceil() * amount.ceil() // 100)
+        return f"ask for bandwidth {part}: that is {amount} percent of NICs of {largest[BANDWIDTH]}"
+    if name == BANDWIDTH and BANDWIDTH_RATIO in largest:
+        return "ask for bandwidthRatio, a percentage, which these NICs have instead"
+    return ""
 
 
 def _names(demand: Demand, seen: Selected) -> frozenset[str]:

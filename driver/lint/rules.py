@@ -114,10 +114,10 @@ RULES: Final[Mapping[LintCode, Rule]] = {
     ),
     LintCode.UNGUARDED_ATTRIBUTE: Rule(
         _WARNING,
-        "A selector reads an attribute that many machines lack (`pcieSwitch`, `nvlinkDomain`, `rail`, `ifName`, `guid`)"
-        " without asking first. An absent attribute is an error, and kube-scheduler then gives up on the pod for all"
-        " nodes. Of a DeviceClass: it reads attributes without asking for the driver first, and so fails for devices of"
-        " other drivers",
+        "A selector reads an attribute that many machines lack (`pcieSwitch`, `nvlinkDomain`, `nvlinkPair`, `rail`,"
+        " `ifName`, `guid`) without asking first. An absent attribute is an error, and kube-scheduler then gives up on"
+        " the pod for all nodes. Of a DeviceClass: it reads attributes without asking for the driver first, and so"
+        " fails for devices of other drivers",
         'Begin with `"rail" in device.attributes["rootport.dev"] &&`',
     ),
     LintCode.COMPARISON_OF_TYPES: Rule(
@@ -146,13 +146,28 @@ RULES: Final[Mapping[LintCode, Rule]] = {
         "GPUs and RDMA NICs in one claim, and no `matchAttribute` that says that they are near each other",
         "A constraint; `rootport pairs` writes it",
     ),
+    LintCode.LADDER_CHANGED: Rule(
+        _WARNING,
+        "Requests with the rungs of `rootport pairs` and without all of its constraints, as after a change by hand:"
+        " devices may be given on a rung that they are not on",
+        "Write the claim again with `rootport pairs`",
+    ),
     LintCode.REDUNDANT_ALTERNATIVE: Rule(
         _WARNING, "An alternative of `firstAvailable` that asks for the same as an earlier one", "Leave it out"
     ),
     LintCode.PARTIAL_SHARE: Rule(
         _WARNING,
-        "`memory` without `core`, or `core` without `memory`: what is not named is taken whole",
-        "Name both",
+        "`core` without `memory` or `memoryRatio`: the claim takes all of the GPU's memory, so nobody else gets a"
+        " share",
+        "Name the memory as well; name nothing for a whole GPU",
+    ),
+    LintCode.MANAGED_TAINT_TOLERATED: Rule(
+        _WARNING,
+        "A request tolerates the taint `rootport.dev/managed` of managed nodes' devices, by its key or with every other"
+        " one: kube-scheduler and Rootport's placement would both allocate there. Where placement is installed, such a"
+        " claim is refused",
+        "Leave it out: placement gives devices of managed nodes without it. In place of a toleration without a key,"
+        " name the keys that are meant",
     ),
     LintCode.SLOW_SEARCH: Rule(
         _WARNING,

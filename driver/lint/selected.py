@@ -31,7 +31,7 @@ class Selected:
         failure: The first device on which a selector fails.
         stopped: Why the answer for some device is not known.
         refused: By selector and term, the first that refuses devices of the class: how many, and the last answer.
-        largest: The most that a selected device has of the capacities that are asked for, by name.
+        largest: The most that a selected device has of each capacity, by name.
     """
 
     best: int = 0
@@ -97,10 +97,8 @@ def _count(demand: Demand, part: SliceDevices, state: ClusterState, seen: Select
         if place in chosen:
             with suppress(CapacityError):
                 sized += not demand.capacity or consumption(demand, device) is not None
-            for name, _ in demand.capacity:
-                if name in device.capacity:
-                    value = device.capacity[name].value
-                    seen.largest[name] = max(seen.largest.get(name, value), value)
+            for name, capacity in device.capacity.items():
+                seen.largest[name] = max(seen.largest.get(name, capacity.value), capacity.value)
         elif (refusal := _refusal(demand, part.driver, device)) is not None:
             term = (refusal[0], refusal[1].text)
             refused[term] = (refused[term][0] + 1 if term in refused else 1, refusal[1])

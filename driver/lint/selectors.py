@@ -46,6 +46,8 @@ def unknown_names(part: Part, vocabulary: Vocabulary) -> Iterator[LintFinding]:
                 check()
                 if read.part == "attributes" and read.name not in attributes and read.name not in vocabulary.attributes:
                     code, known, anywhere = LintCode.UNKNOWN_ATTRIBUTE, attributes, ATTRIBUTES
+                    if may_be_extra(read.name):
+                        known |= frozenset(filter(may_be_extra, vocabulary.attributes))
                     if may_be_extra(read.name) and not vocabulary.attributes:
                         yield _by_policy_alone(path, read.name, known)
                         continue
@@ -182,7 +184,7 @@ def _by_policy_alone(path: str, name: str, of_kind: frozenset[str]) -> LintFindi
         code=LintCode.UNKNOWN_ATTRIBUTE,
         severity=Severity.WARNING,
         path=path,
-        message=f"there is no attribute {name}, unless the administrator's policies publish it (extraAttributes)",
+        message=f"there is no attribute {name}, unless the administrator's policies publish it",
         hint=f"did you mean {meant}?" if meant else f"there are: {', '.join(sorted(of_kind)) or 'none'}",
     )
 

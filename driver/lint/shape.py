@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from driver import DRIVER_NAME
 from driver.allocator.candidates import MAX_RESULTS
+from driver.allocator.taints import refusing_taints
 from driver.api.policies import may_be_extra
-from driver.api.resource_v1 import ResourceClaim
+from driver.api.resource_v1 import DeviceTaint, ExactDeviceRequest, ResourceClaim
 from driver.budget import check
 from driver.config import small_amount
 from driver.explain.known.vocabulary import CAPACITIES, OWN_ATTRIBUTES, Vocabulary, suggest
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import ATTRIBUTES, GPU_KINDS, NIC_KINDS, attributes_of
+from driver.lint.ladder import ladders
 from driver.lint.parts import Part, applies, constraint_attribute
 from driver.lint.search_cost import QUICK, combinations
 from driver.model.devices import DeviceType
+from driver.model.managed_nodes import TAINT
 
 __all__ = ["shape"]
+
+_MANAGED: Final = DeviceTaint(key=TAINT, effect="NoSchedule")
 
 
 def shape(claim: ResourceClaim, parts: Sequence[Part], vocabulary: Vocabulary) -> Iterator[LintFinding]:
@@ -44,8 +50,10 @@ def shape(claim: ResourceClaim, parts: Sequence[Part], vocabulary: Vocabulary) -
     yield from _small_amounts(parts)
     yield from _constraints(claim, parts, vocabulary)
     yield from _unpaired(claim, parts)
+    yield from ladders(claim)
     yield from _redundant(claim, parts)
     yield from _partial_shares(parts)
+    yield from _tolerating(parts)
     tried = combinations(claim, parts)
     if tried > QUICK:
         shown = f"{tried:,}" if tried < 10**9 else "more than a billion"
@@ -127,7 +135,7 @@ def _lacking(path: str, attribute: str, lacking: Sequence[Part], *, by_policy: b
     known = frozenset.intersection(*(attributes_of(part.kinds) for part in lacking))
     meant = None if attribute in OWN_ATTRIBUTES else suggest(attribute, known)
     who = ", ".join(dict.fromkeys(part.name for part in lacking))
-    unless = " unless the administrator's policies publish it (extraAttributes)" if by_policy else ""
+    unless = " unless the administrator's policies publish it" if by_policy else ""
     message = f"no device that request {who} can get has {attribute}, so the constraint never holds{unless}"
     of_others = sorted(kind.value for kind, names in ATTRIBUTES.items() if attribute in names)
     hint = f"did you mean {meant}?" if meant else f"devices of type {', '.join(of_others)} have it" if of_others else ""
@@ -195,21 +203,39 @@ def _are_distinguished(claim: ResourceClaim, part: Part, earlier: Part) -> bool:
     return any((part.name in config.requests) != (earlier.name in config.requests) for config in devices.config)
 
 
+def _tolerating(parts: Sequence[Part]) -> Iterator[LintFinding]:
+    for part in parts:
+        # Who has admin access takes no device, and the admission policy lets it tolerate anything.
+        if isinstance(part.spec, ExactDeviceRequest) and part.spec.admin_access:
+            continue
+        for index, toleration in enumerate(part.spec.tolerations):
+            if not refusing_taints((_MANAGED,), (toleration,)):
+                which = f"the taint {TAINT}" if toleration.key else f"every taint, and so {TAINT}"
+                yield LintFinding(
+                    code=LintCode.MANAGED_TAINT_TOLERATED,
+                    severity=Severity.WARNING,
+                    path=f"{part.path}.tolerations[{index}]",
+                    message=(
+                        f"tolerates {which}: Rootport's placement allocates the devices that have it, and"
+                        " kube-scheduler must not; where placement is installed, the claim is refused"
+                    ),
+                    hint="leave it out" if toleration.key else "name the keys of the taints that are meant",
+                )
+
+
 def _partial_shares(parts: Sequence[Part]) -> Iterator[LintFinding]:
     for part in parts:
         if part.spec.capacity is None or not part.kinds:
             continue
         names = set(part.spec.capacity.requests)
         for kind, memory in ((DeviceType.GPU, "memory"), (DeviceType.GPU_RATIO, "memoryRatio")):
-            both = {"core", memory}
-            # A name that is not known is a mistake for one of the two, and another finding.
+            # A name that is not known is a mistake for the memory, and another finding.
             known = names <= {name.partition("/")[2] for name in CAPACITIES[kind]}
-            if part.kinds == {kind} and known and len(names & both) == 1:
-                (named,), (rest,) = names & both, both - names
+            if part.kinds == {kind} and known and "core" in names and memory not in names:
                 yield LintFinding(
                     code=LintCode.PARTIAL_SHARE,
                     severity=Severity.WARNING,
                     path=f"{part.path}.capacity.requests",
-                    message=f"names {named} alone, so it takes all of the GPU's {rest}: nobody else gets a share",
-                    hint=f"name {rest} as well",
+                    message="names core alone, so it takes all of the GPU's memory: nobody else gets a share",
+                    hint=f"name {memory} as well; or name nothing, for a whole GPU",
                 )

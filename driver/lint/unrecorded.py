@@ -29,6 +29,9 @@ _OF_DEVICES: Final = frozenset({LintCode.SELECTS_TOO_FEW, LintCode.CAPACITY_UNAV
 _NO_MODEL: Final = "the GPUs' model is not recorded (--gpu-model names it)"
 _WITH_MIG: Final = frozenset({"8.0", "9.0", "10.0", "10.3"})
 """CUDA compute capabilities of GPUs with MIG (NVIDIA Multi-Instance GPU User Guide, "Supported GPUs")."""
+_LINKED: Final = tuple(
+    f"{DRIVER_NAME}/{name}" for name in (a.NVLINK_DOMAIN, a.NVLINK_OCTET, a.NVLINK_QUAD, a.NVLINK_PAIR)
+)
 _NO_MEMORY: Final = "the GPUs' memory is not recorded (--gpu-memory or --gpu-model gives it)"
 
 
@@ -130,7 +133,7 @@ def _names(inventory: Inventory) -> Iterator[tuple[str, str]]:
             yield f"{DRIVER_NAME}/{name}", _NO_MODEL
     other_makers = len(gpus) > 1 and any(gpu.vendor != "nvidia" for gpu in gpus) and not any(gpu.links for gpu in gpus)
     if lacks_nvlinks(gpus) or other_makers:
-        yield f"{DRIVER_NAME}/{a.NVLINK_DOMAIN}", "no NVLinks are recorded"
+        yield from ((name, "no NVLinks are recorded") for name in _LINKED)
     for name in (a.UUID, a.DRIVER_VERSION, a.CUDA_DRIVER_VERSION):
         yield f"{DRIVER_NAME}/{name}", "the GPUs' driver was not asked"
     if any(port.speed_gbps is None for nic in nics for port in nic.ports):

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from driver import DRIVER_NAME
 from driver.api.quantity import Quantity
 from driver.model.rivals import DRA_DRIVER, RIVAL_TAINT
+from driver.objects.consumers import GROUP_KIND, is_pod, is_pod_group
 from driver.rivals.resources import resource_rule
 
 __all__ = [
@@ -216,12 +217,18 @@ def _claims(claims: Iterable[Json], node: str) -> Iterator[tuple[str, Holder]]:
         results = _list(_map(_map(status, "allocation"), "devices").get("results"))
         held = [item for item in results if item.get("pool") == node and not item.get("adminAccess")]
         namespace = str(_map(claim, "metadata").get("namespace", ""))
-        pods = [str(item.get("name")) for item in _list(status.get("reservedFor")) if item.get("resource") == "pods"]
+        users = [user for item in _list(status.get("reservedFor")) if (user := _user(item, namespace))]
         for driver in sorted({str(item.get("driver")) for item in held}):
             count = sum(item.get("driver") == driver for item in held)
             what = f"{count} of {driver} by claim {_key(claim)}"
-            for holder in [f"pod {namespace}/{pod}" for pod in pods] or [f"claim {_key(claim)}"]:
+            for holder in users or [f"claim {_key(claim)}"]:
                 yield driver, Holder(name=holder, what=what)
+
+
+def _user(reference: Json, namespace: str) -> str:
+    """Write a pod or a PodGroup that a claim is reserved for; empty for anything else."""
+    kind = "pod" if is_pod(reference) else GROUP_KIND if is_pod_group(reference) else ""
+    return f"{kind} {namespace}/{reference.get('name')}" if kind else ""
 
 
 def _daemon_sets(sets: Sequence[Json], pods: Sequence[Json]) -> Iterator[tuple[bool, DaemonSetFacts]]:

@@ -19,13 +19,30 @@ from driver.model.inventory import Inventory
 from driver.model.parts import AllocatableDevice, RdmaVfPool, whole_device
 from driver.model.pci import PciAddress, PciePath
 
-__all__ = ["NUMA_NODE", "PCIE_ROOT", "PCIE_SWITCH", "Misalignment", "PairDistance", "misalignments", "pair_distances"]
+__all__ = [
+    "LAST_RUNG",
+    "NO_NUMA",
+    "NUMA_NODE",
+    "PCIE_ROOT",
+    "PCIE_SWITCH",
+    "Misalignment",
+    "PairDistance",
+    "group_on_last_rung",
+    "misalignments",
+    "pair_distances",
+]
 
 PCIE_SWITCH: Final = f"{DRIVER_NAME}/pcieSwitch"
 """The attributes, with their domains, that express nearness (``driver.layout.attributes``), nearest first."""
 
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
+
+LAST_RUNG: Final = "node"
+"""The alternative of a ladder (``driver.pairs``) for devices from anywhere on the node."""
+
+NO_NUMA: Final = "-no-numa"
+"""How the name of an alternative ends that is for devices of which no NUMA node is known."""
 
 _Nic: TypeAlias = RdmaNic | RdmaVf | RdmaVfPool
 _Kind: TypeAlias = tuple[DeviceType, frozenset[LinkLayer]]
@@ -75,6 +92,16 @@ class _Choice:
     distance: Distance
     attribute: str
     kind: _Kind
+
+
+def group_on_last_rung(request: str) -> str | None:
+    """Return the group, such as ``0``, of a result's request that is on a ladder's last rung; None for others.
+
+    Args:
+        request: As the result writes it, such as ``nic-0/node``.
+    """
+    name, _, alternative = request.partition("/")
+    return name.rpartition("-")[2] if alternative.removesuffix(NO_NUMA) == LAST_RUNG else None
 
 
 def pair_distances(inventory: Inventory, devices: Sequence[AllocatableDevice]) -> tuple[PairDistance, ...]:

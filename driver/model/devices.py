@@ -283,6 +283,8 @@ class RdmaFunction(PciDevice):
         verbs_minor: N of ``/dev/infiniband/uverbsN``; likewise umad_minors and issm_minors, one a port.
         rail: Its rail: which fabric plane of a rail-optimised network it is cabled to, by the convention of
             :mod:`driver.model.rails`. None where it is not of the node's compute fabric.
+        default_route: Whether the node's default route goes through one of its interfaces, directly or by way of what
+            stands on it, such as a bond, a VLAN or a bridge. None: no, or not known.
     """
 
     rdma_device: str | None = None
@@ -293,6 +295,7 @@ class RdmaFunction(PciDevice):
     umad_minors: tuple[int, ...] = ()
     issm_minors: tuple[int, ...] = ()
     rail: int | None = None
+    default_route: bool | None = None
 
     @property
     def device_nodes_known(self) -> bool:

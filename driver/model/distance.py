@@ -114,6 +114,8 @@ def distance(inventory: Inventory, a: PciAddress, b: PciAddress) -> Distance:
     - a common root: PHB, unless their NUMA nodes differ: clouds hang the devices of two sockets on one virtual bus;
     - a common NUMA node: NODE; different ones: SYS.
 
+    A NIC with a Data Direct function has two paths, and the nearer one counts.
+
     A machine that reports no device's NUMA node has a single one (Linux gives -1 there): NODE. Where only some devices
     have one, a device without is taken to be far away (SYS): no nearness is promised that is not reported.
 
@@ -178,7 +180,15 @@ def _between(a: Device, b: Device, *, one_numa_node: bool) -> Distance:
             return linked
     if on_same_card(a.address, b.address):
         return _PIX
-    return _by_path(a.pcie, b.pcie, one_numa_node=one_numa_node)
+    ways = (_by_path(one, other, one_numa_node=one_numa_node) for one in _ways(a.pcie) for other in _ways(b.pcie))
+    return min(ways)
+
+
+def _ways(path: PciePath) -> tuple[PciePath, ...]:
+    direct = path.direct
+    if direct is None:
+        return (path,)
+    return path, PciePath(root=direct.root, switches=direct.switches, numa_node=direct.numa_node)
 
 
 def _linked(a: Gpu, b: Gpu) -> Distance | None:

@@ -11,7 +11,15 @@ import re
 from dataclasses import dataclass
 from typing import Final, NewType
 
-__all__ = ["PciAddress", "PciePath", "is_standard_bus_id", "is_virtual_switch", "parse_pci_address", "pci_order"]
+__all__ = [
+    "DirectPath",
+    "PciAddress",
+    "PciePath",
+    "is_standard_bus_id",
+    "is_virtual_switch",
+    "parse_pci_address",
+    "pci_order",
+]
 
 PciAddress = NewType("PciAddress", str)
 """A function's address, ``dddd:bb:dd.f``, lower case; the domain has 4 digits, or more where the number needs them."""
@@ -56,6 +64,26 @@ def is_virtual_switch(address: PciAddress) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DirectPath:
+    """A second path of a NIC: that of its Data Direct function, by which it reaches a GPU's memory without the CPU.
+
+    ConnectX-8 in a GB300 hangs at the CPU, and this function of it at the PCIe switch of the GPU (linux-rdma/rdma-core,
+    kernel-boot/rdma_topo; Linux, drivers/infiniband/hw/mlx5/data_direct.c).
+
+    Attributes:
+        address: The function's address.
+        root: As of a :class:`PciePath`, likewise the following.
+        switches: The upstream ports of the switches on the way, outermost first.
+        numa_node: The NUMA node.
+    """
+
+    address: PciAddress
+    root: str | None = None
+    switches: tuple[PciAddress, ...] = ()
+    numa_node: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PciePath:
     """Where a device hangs: machine → NUMA node → root complex → root port → switches → device.
 
@@ -65,12 +93,17 @@ class PciePath:
         root_port: The root port's address; None where unknown, or where the device is integrated in the root complex.
         switches: The upstream ports of the switches on the way, outermost first; empty without a switch.
         numa_node: The NUMA node of the root complex; None where the platform does not report it (-1 in sysfs).
+        near_numa_nodes: The other NUMA nodes of the same socket that are nearest to that one and equally near, by the
+            platform's table of distances (ACPI SLIT): where a socket is divided (SNC, NPS).
+        direct: The second path of a NIC that has one.
     """
 
     root: str | None = None
     root_port: PciAddress | None = None
     switches: tuple[PciAddress, ...] = ()
     numa_node: int | None = None
+    near_numa_nodes: tuple[int, ...] = ()
+    direct: DirectPath | None = None
 
     @property
     def switch(self) -> PciAddress | None:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
+from driver.api.device_policies import DEFAULT_DEVICE_POLICIES, DevicePolicies
 from driver.api.gpu_policies import GpuPolicies, GpuPolicy
 from driver.layout.conflicts import GpuModes, gpu_modes
+from driver.layout.device_rules import gpu_policy
 from driver.layout.left_out import names_device_nodes
-from driver.layout.neighbours import link_domains
+from driver.layout.neighbours import link_groups
 from driver.layout.order import gpus_in_order
 from driver.model.devices import DeviceName, Gpu
 from driver.model.inventory import Inventory
@@ -66,7 +68,9 @@ def _modes(gpu: Gpu, policy: GpuPolicy) -> GpuModes:
     return gpu_modes(gpu, policy)
 
 
-def modes_in_order(inventory: Inventory, policies: GpuPolicies) -> list[GpuModes]:
+def modes_in_order(
+    inventory: Inventory, policies: GpuPolicies, device_policies: DevicePolicies = DEFAULT_DEVICE_POLICIES
+) -> list[GpuModes]:
     """Return what a node's GPUs could publish, in the order in which whole ones are allocated.
 
     A GPU without the device nodes that a container would need is left out, as it is by
@@ -75,13 +79,14 @@ def modes_in_order(inventory: Inventory, policies: GpuPolicies) -> list[GpuModes
     Args:
         inventory: The node.
         policies: What the administrator lets be given of GPUs.
+        device_policies: What the administrator keeps off the offer.
     """
     gpus = inventory.gpus
     if names_device_nodes(inventory):
         gpus = tuple(gpu for gpu in gpus if gpu.device_nodes_known)
     return [
-        known_modes(gpu, policies.of(model=gpu.model, node=inventory.node))
-        for gpu in gpus_in_order(gpus, inventory.nics, link_domains(inventory.gpus))
+        known_modes(gpu, gpu_policy(gpu, inventory.node, policies, device_policies))
+        for gpu in gpus_in_order(gpus, inventory.nics, link_groups(inventory.gpus))
     ]
 
 

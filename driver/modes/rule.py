@@ -22,6 +22,7 @@ MOST_NODES_BACK_TO_FULL: Final = 12
 """The most Nodes at which a cluster that was larger has that again: a Node that comes and goes changes nothing."""
 
 _FIRST_LEAN: Final = 37  # Kubernetes 1.37
+_FIRST_COUNTERS: Final = 35  # before, counters and their consumers had to be in one slice (KEP-4815)
 _DROPPED: Final = "CountersDropped"
 
 
@@ -66,8 +67,9 @@ def choose(
     """Choose the layout.
 
     Args:
-        minor: Returns the API server's minor version: 37 of Kubernetes 1.37. Called only where that decides.
-        has_counters: Whether the API server keeps counters (feature gate DRAPartitionableDevices).
+        minor: Returns the API server's minor version: 37 of Kubernetes 1.37. Called only where that matters.
+        has_counters: Whether the API server keeps counters in slices of their own (Kubernetes 1.35, and feature gate
+            DRAPartitionableDevices).
         nodes: How many Nodes the cluster has.
         former: The layout until now; None at the start.
         override: The layout that the administrator has set; None for none.
@@ -77,8 +79,7 @@ def choose(
         return Choice(
             layout=Layout.ONE,
             reason=_DROPPED,
-            message="the API server drops the counters that would keep the modes of a GPU apart; its feature gate "
-            f"DRAPartitionableDevices is off{ignored}",
+            message=f"{_no_counters(minor())}{ignored}",
             has_counters=False,
         )
     if override is not None:
@@ -99,4 +100,17 @@ def choose(
         layout=Layout.ONE,
         reason="CountersSlowScheduler",
         message=f"{size}; before Kubernetes 1.37 what counters cost kube-scheduler grows with the square of the Nodes",
+    )
+
+
+def _no_counters(minor: int) -> str:
+    if minor < _FIRST_COUNTERS:
+        return (
+            "each GPU is published in one mode at a time: Kubernetes 1.34 does not take the counters "
+            "that would keep the modes apart as Rootport publishes them; 1.35 does, with its feature gate "
+            "DRAPartitionableDevices on"
+        )
+    return (
+        "the API server drops the counters that would keep the modes of a GPU apart; its feature gate "
+        "DRAPartitionableDevices is off"
     )

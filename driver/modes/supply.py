@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from driver.api.device_policies import DEFAULT_DEVICE_POLICIES, DevicePolicies
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceTaint, ResourceSlice
@@ -26,7 +27,9 @@ class InventoryGpus:
         inventory: The inventory.
         policies: The GPU policies.
         nic_policies: The NIC policies.
+        device_policies: The device policies.
         has_shares: Whether the API server keeps the fields by which devices are shared.
+        has_lists: Whether attributes may be lists.
         health: What is wrong with the devices.
         other_taints: The taints that others have put on devices, by their names.
         with_rules: Puts the taints of DeviceTaintRules on a slice's devices.
@@ -35,7 +38,9 @@ class InventoryGpus:
     inventory: Inventory
     policies: GpuPolicies
     nic_policies: NicPolicies
+    device_policies: DevicePolicies = DEFAULT_DEVICE_POLICIES
     has_shares: bool = True
+    has_lists: bool = False
     health: NodeHealth = field(default_factory=NodeHealth)
     other_taints: Mapping[str, Sequence[DeviceTaint]] = field(default_factory=dict)
     with_rules: Callable[[ResourceSlice], ResourceSlice] = lambda item: item
@@ -43,7 +48,7 @@ class InventoryGpus:
     @property
     def gpus(self) -> Sequence[GpuModes]:
         """Its GPUs, in the order in which whole ones are allocated."""
-        return modes_in_order(self.inventory, self.policies)
+        return modes_in_order(self.inventory, self.policies, self.device_policies)
 
     def slices(
         self, only: Mapping[DeviceName, frozenset[DeviceName]], closed: Collection[DeviceName]
@@ -61,7 +66,9 @@ class InventoryGpus:
             self.inventory,
             policies=self.policies,
             nic_policies=self.nic_policies,
+            device_policies=self.device_policies,
             has_shares=self.has_shares,
+            has_lists=self.has_lists,
             only=only,
             closed=closed,
             health=self.health,

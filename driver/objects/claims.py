@@ -40,6 +40,7 @@ class ClaimAllocation:
         memory_bytes: Bytes of memory that it consumes; None where it is not consumed.
         memory_ratio: Percent of memory that it consumes; None where it is not consumed.
         bandwidth: Bits per second of a NIC that it consumes; None where it is not consumed.
+        bandwidth_ratio: Percent of a NIC's bandwidth that it consumes; None where that is not consumed.
         isolation: Whether the limits hold; None before it is prepared, and where it has no limits.
         vf: The VF that was given out of a pool of a NIC's VFs, by its name in the pool of devices; None before it is
             prepared, and for other devices.
@@ -59,6 +60,7 @@ class ClaimAllocation:
     memory_ratio: int | None
     isolation: DeviceIsolation | None
     bandwidth: int | None = None
+    bandwidth_ratio: int | None = None
     vf: str | None = None
     mig_uuid: str | None = None
     is_extended: bool = False
@@ -103,6 +105,7 @@ def _allocations(claim: Mapping[str, Any]) -> Iterator[ClaimAllocation]:
             memory_bytes=_whole(consumed.get("memory")),
             memory_ratio=_percent(consumed.get("memoryRatio")),
             bandwidth=_whole(consumed.get("bandwidth")),
+            bandwidth_ratio=_percent(consumed.get("bandwidthRatio")),
             isolation=_isolation(prepared.isolation if prepared else None),
             vf=sys.intern(vf) if vf else None,
             mig_uuid=_text(prepared.mig_uuid if prepared else None),

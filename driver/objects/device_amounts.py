@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from driver.api.gpu_modes import MOST_CORE
 from driver.api.prepared_device import DeviceMode
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import DeviceAmounts, DeviceFragment
 from driver.model.devices import Device, Gpu, MigProfile, RdmaNic
-from driver.model.parts import MigPartition, gpu_parts, has_static_layout
+from driver.model.parts import MigPartition, gpu_parts, has_static_layout, vf_pool
+from driver.model.shares import LEAST_MEMORY, given_in_shares, largest_share
 
 __all__ = [
     "NOT_OFFERED",
@@ -50,11 +52,27 @@ class DeviceOffer:
         whole: The device itself: whole or in shares.
         parts: A GPU's MIG partitions, or a NIC's virtual functions.
         most_shares: Into how many shares it can be divided; None where there is no such limit.
+        core_total: Up to which sum the core of a GPU is promised to shares, in percent.
+        core_least: The least core that a share of a GPU can have, in percent; 0 where it can have none.
+        memory_least: The least memory that a share of a GPU can have, in bytes.
+        memory_step: In which steps it can have more.
     """
 
     whole: bool
     parts: bool
     most_shares: int | None = None
+    core_total: int = _ALL
+    core_least: int = 0
+    memory_least: int = LEAST_MEMORY
+    memory_step: int = LEAST_MEMORY
+
+    def is_all_memory(self, amount: int, whole: int) -> bool:
+        """Whether who has an amount of a GPU's memory leaves no room for another share."""
+        return amount >= largest_share(whole, minimum=self.memory_least, step=self.memory_step)
+
+    def memory_for_shares(self, whole: int) -> int:
+        """Return how much of a GPU's memory is given in shares by bytes."""
+        return given_in_shares(whole, minimum=self.memory_least, step=self.memory_step)
 
     def __bool__(self) -> bool:
         return self.whole or self.parts
@@ -73,11 +91,12 @@ class DeviceUse:
 
     Attributes:
         mode: In which way; None while it is free.
-        core: Percent of a GPU's core, without partitions.
+        core: Percent of a GPU's core, without partitions; over 100 where it is promised more than once.
         memory: Bytes of a GPU's memory; None where that is not known.
         shares: How many claims' results have it or a part of it.
         partitions: The partitions of a GPU.
         bandwidth: Bits per second of a NIC; None for none, or where it is not known.
+        bandwidth_ratio: Percent of a NIC's bandwidth, where its speed is not known; None otherwise, and for none.
         vfs: How many virtual functions of a NIC; None where it is not given by them.
     """
 
@@ -87,6 +106,7 @@ class DeviceUse:
     shares: int = 0
     partitions: tuple[MigPartition, ...] = ()
     bandwidth: int | None = None
+    bandwidth_ratio: int | None = None
     vfs: int | None = None
 
 
@@ -97,7 +117,8 @@ def capacity(device: Device) -> DeviceAmounts | None:
             return DeviceAmounts(core=_ALL, memory=memory_left(device.memory_bytes))
         case RdmaNic():
             bandwidth = Quantity.of(device.bandwidth) if device.bandwidth else None
-            return _some(DeviceAmounts(bandwidth=bandwidth, vfs=len(device.vfs) or None))
+            ratio = None if device.bandwidth else _ALL
+            return DeviceAmounts(bandwidth=bandwidth, bandwidth_ratio=ratio, vfs=len(device.vfs) or None)
         case _:
             return None
 
@@ -112,12 +133,15 @@ def allocatable(device: Device, offer: DeviceOffer) -> DeviceAmounts | None:
     has = capacity(device)
     if has is None:
         return None
-    is_whole = bool(offer) if isinstance(device, Gpu) else offer.whole
+    # Of a NIC's bandwidth the virtual functions of a pool can have all.
+    has_pool = isinstance(device, RdmaNic) and offer.parts and vf_pool(device) is not None
+    is_whole = bool(offer) if isinstance(device, Gpu) else offer.whole or has_pool
     vfs = sum(vf.device_nodes_known for vf in device.vfs) if isinstance(device, RdmaNic) else 0
     return DeviceAmounts(
         core=None if has.core is None else has.core * is_whole,
         memory=has.memory if is_whole or has.memory is None else _ZERO,
         bandwidth=has.bandwidth if is_whole or has.bandwidth is None else _ZERO,
+        bandwidth_ratio=None if has.bandwidth_ratio is None else has.bandwidth_ratio * is_whole,
         vfs=None if has.vfs is None else vfs * offer.parts,
     )
 
@@ -129,10 +153,10 @@ def allocated(device: Device, use: DeviceUse) -> DeviceAmounts | None:
     match device:
         case Gpu():
             core = use.core + _core_of(use.partitions, device)
-            return DeviceAmounts(core=min(core, _ALL), memory=memory_allocated(use.memory))
+            return DeviceAmounts(core=min(core, MOST_CORE), memory=memory_allocated(use.memory))
         case RdmaNic():
             bandwidth = None if use.bandwidth is None else Quantity.of(use.bandwidth)
-            return _some(DeviceAmounts(bandwidth=bandwidth, vfs=use.vfs))
+            return _some(DeviceAmounts(bandwidth=bandwidth, bandwidth_ratio=use.bandwidth_ratio, vfs=use.vfs))
         case _:
             return None
 
@@ -164,12 +188,9 @@ def _of_gpu(gpu: Gpu, offer: DeviceOffer, use: DeviceUse) -> DeviceFragment | No
     if use.mode == "whole":
         return None
     if use.mode in ("shared", "ratio"):
-        memory = None if gpu.memory_bytes is None or use.memory is None else gpu.memory_bytes - use.memory
-        core = _ALL - use.core
-        is_full = core <= 0 or (memory is not None and memory <= 0)
-        if is_full or (offer.most_shares is not None and use.shares >= offer.most_shares) or not offer.whole:
+        if not offer.whole or (offer.most_shares is not None and use.shares >= offer.most_shares):
             return None
-        return DeviceFragment(core=core, memory=memory_left(memory))
+        return _share_left(gpu, offer, use)
     profile = _largest_profile(gpu, use.partitions) if offer.parts else None
     if use.mode is None and offer.whole:
         return DeviceFragment(
@@ -178,14 +199,32 @@ def _of_gpu(gpu: Gpu, offer: DeviceOffer, use: DeviceUse) -> DeviceFragment | No
     return DeviceFragment(memory=memory_left(profile.memory_bytes), profile=profile.name) if profile else None
 
 
+def _share_left(gpu: Gpu, offer: DeviceOffer, use: DeviceUse) -> DeviceFragment | None:
+    if gpu.memory_bytes is None or use.memory is None:
+        core = _ALL - use.core
+        return DeviceFragment(core=core) if core > 0 else None
+    core = max(min(offer.core_total - use.core, _ALL), 0)
+    if use.mode == "ratio":
+        left, least = gpu.memory_bytes - use.memory, 1
+    else:
+        left, least = offer.memory_for_shares(gpu.memory_bytes) - use.memory, offer.memory_least
+    return DeviceFragment(core=core, memory=memory_left(left)) if left >= least and core >= offer.core_least else None
+
+
 def _of_nic(nic: RdmaNic, offer: DeviceOffer, use: DeviceUse) -> DeviceFragment | None:
-    if nic.vfs:
-        vfs = sum(vf.device_nodes_known for vf in nic.vfs) - (use.vfs or 0)
-        return DeviceFragment(vfs=vfs) if vfs > 0 and offer.parts else None
-    if use.mode == "whole" or not nic.bandwidth:
+    if use.mode == "whole":
         return None
-    bandwidth = nic.bandwidth - (use.bandwidth or 0)
-    return DeviceFragment(bandwidth=Quantity.of(bandwidth)) if bandwidth > 0 else None
+    vfs = sum(vf.device_nodes_known for vf in nic.vfs) - (use.vfs or 0)
+    if nic.vfs and (vfs <= 0 or not offer.parts):
+        return None
+    if nic.vfs and vf_pool(nic) is None:
+        return DeviceFragment(vfs=vfs)
+    bandwidth = nic.bandwidth - (use.bandwidth or 0) if nic.bandwidth else None
+    ratio = None if nic.bandwidth else _ALL - (use.bandwidth_ratio or 0)
+    if not nic.vfs and (ratio if bandwidth is None else bandwidth) == 0:
+        return None
+    left = None if bandwidth is None else Quantity.of(bandwidth)
+    return DeviceFragment(bandwidth=left, bandwidth_ratio=ratio, vfs=vfs if nic.vfs else None)
 
 
 def _largest_profile(gpu: Gpu, used: Sequence[MigPartition]) -> MigProfile | None:

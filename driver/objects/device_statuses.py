@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from driver.api.prepared_device import DeviceMode
@@ -42,18 +43,31 @@ from driver.objects.device_amounts import (
 )
 from driver.objects.device_conditions import conditions_of, state_of, with_rivals
 
-__all__ = ["AllocationPods", "device_statuses"]
+__all__ = ["AllocationUsers", "device_statuses"]
 
-AllocationPods: TypeAlias = tuple[Sequence[DevicePod], int]
-"""The pods of an allocation that are shown, and how many more there are."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationUsers:
+    """Who has what a claim was given.
+
+    Attributes:
+        pods: The pods that are shown.
+        more_pods: How many more there are.
+        pod_groups: The names of the PodGroups that are shown.
+    """
+
+    pods: Sequence[DevicePod] = ()
+    more_pods: int = 0
+    pod_groups: Sequence[str] = ()
+
 
 _ALL: Final = 100
 _MOST_PARTITIONS: Final = 64  # as the object holds
 _Allocations: TypeAlias = list[tuple[AllocatableDevice, ClaimAllocation]]
 
 
-def _no_pods(_: ClaimAllocation) -> AllocationPods:
-    return (), 0
+def _nobody(_: ClaimAllocation) -> AllocationUsers:
+    return AllocationUsers()
 
 
 def device_statuses(
@@ -63,7 +77,7 @@ def device_statuses(
     health: NodeHealth = NodeHealth(),  # noqa: B008 - frozen
     offers: Mapping[DeviceName, DeviceOffer] | None = None,
     is_silent: bool = False,
-    pods: Callable[[ClaimAllocation], AllocationPods] = _no_pods,
+    users: Callable[[ClaimAllocation], AllocationUsers] = _nobody,
 ) -> dict[DeviceName, DeviceStatus]:
     """Return the status of each device of a node that has a Device object, in the inventory's order.
 
@@ -77,7 +91,7 @@ def device_statuses(
         health: What the node's plugin reports of its devices.
         offers: In which ways each device is on offer; what is not here is in none. None: all in all ways.
         is_silent: Whether nothing is heard of the node's plugin: then nothing of it can be given.
-        pods: The pods that have what a claim was given.
+        users: Returns who has what a claim was given.
 
     Returns:
         By device. The conditions' times are as :func:`driver.objects.device_conditions.conditions_of` tells them.
@@ -102,12 +116,12 @@ def device_statuses(
         if card != device.name and (rivals := health.rivals_of(card, device.name)):
             conditions = with_rivals(conditions, rivals)
         state = state_of(conditions)
-        offer = OFFERED if offers is None else offers.get(device.name, NOT_OFFERED)
+        offer = sizes = OFFERED if offers is None else offers.get(device.name, NOT_OFFERED)
         if is_silent or health.cannot_prepare or state == "Unhealthy" or health.rivals_of(card, device.name):
             offer = NOT_OFFERED
         items = by_device.get(device.name, [])
-        shown = tuple(_allocation(part, item, pods(item)) for part, item in items[:MAX_ALLOCATIONS])
-        use = _use(device, items)
+        shown = tuple(_allocation(part, item, users(item), sizes) for part, item in items[:MAX_ALLOCATIONS])
+        use = _use(device, items, sizes)
         statuses[device.name] = DeviceStatus(
             state=state,
             conditions=conditions,
@@ -140,33 +154,49 @@ def _allocations_by_device(inventory: Inventory, own: Sequence[ClaimAllocation])
     return by_device
 
 
-def _use(device: Device, items: _Allocations) -> DeviceUse:
+def _use(device: Device, items: _Allocations, sizes: DeviceOffer) -> DeviceUse:
     if not items:
         return DeviceUse()
-    amounts = [_amount(part, item) for part, item in items]
+    amounts = [_amount(part, item, sizes) for part, item in items]
     memories = [memory for _, memory in amounts if memory is not None]
     by_vf = isinstance(device, RdmaNic) and not isinstance(items[0][0], RdmaNic)
     return DeviceUse(
-        mode="shared" if by_vf else _mode(items),
+        mode="shared" if by_vf else _mode(items, sizes),
         core=sum(core or 0 for core, _ in amounts),
         memory=sum(memories) if len(memories) == len(amounts) else None,
         shares=len(items),
         partitions=tuple(part for part, _ in items if isinstance(part, MigPartition)),
-        bandwidth=_bandwidth(device, items) if isinstance(device, RdmaNic) and not by_vf else None,
+        bandwidth=_bandwidth(device, items) if isinstance(device, RdmaNic) and device.bandwidth else None,
+        bandwidth_ratio=_bandwidth(device, items) if isinstance(device, RdmaNic) and not device.bandwidth else None,
         vfs=len(items) if by_vf else None,
     )
 
 
 def _bandwidth(nic: RdmaNic, items: _Allocations) -> int | None:
-    """Return the allocated bandwidth of a NIC; without consumed capacity all of it. None where it is not known."""
-    if not nic.bandwidth:
+    """Return the allocated bandwidth of a NIC, in bits per second, or in percent where its speed is not known.
+
+    None where it is given by VFs of which none has bandwidth reserved.
+    """
+    has = nic.bandwidth or 1  # percents of 1 are percent
+    taken = sum(_percents_of(has, device, item) for device, item in items)
+    if not taken and not any(isinstance(device, RdmaNic) for device, _ in items):
         return None
-    return min(sum(nic.bandwidth if item.bandwidth is None else item.bandwidth for _, item in items), nic.bandwidth)
+    return min(-(-taken // _ALL), has) if nic.bandwidth else min(taken, _ALL)
 
 
-def _allocation(device: AllocatableDevice, item: ClaimAllocation, pods: AllocationPods) -> DeviceAllocation:
-    core, memory = _amount(device, item)
-    shown, more = pods
+def _percents_of(has: int, device: AllocatableDevice, item: ClaimAllocation) -> int:
+    """Return 100 times what an allocation takes of a NIC that has so much."""
+    if item.bandwidth_ratio is not None:
+        return has * item.bandwidth_ratio
+    if item.bandwidth is not None:
+        return _ALL * item.bandwidth
+    return _ALL * has if isinstance(device, RdmaNic) else 0
+
+
+def _allocation(
+    device: AllocatableDevice, item: ClaimAllocation, users: AllocationUsers, sizes: DeviceOffer
+) -> DeviceAllocation:
+    core, memory = _amount(device, item, sizes)
     return DeviceAllocation(
         namespace=item.namespace,
         claim=item.claim,
@@ -176,21 +206,37 @@ def _allocation(device: AllocatableDevice, item: ClaimAllocation, pods: Allocati
         share_id=item.share_id,
         core=core,
         memory=memory_allocated(memory),
-        bandwidth=None if item.bandwidth is None else Quantity.of(item.bandwidth),
+        bandwidth=_reserved(device, item),
+        bandwidth_ratio=item.bandwidth_ratio if isinstance(device, RdmaNic) else item.bandwidth_ratio or None,
         isolation=item.isolation,
-        pods=tuple(shown),
-        more_pods=more or None,
+        pods=tuple(users.pods),
+        more_pods=users.more_pods or None,
+        pod_groups=tuple(users.pod_groups),
     )
 
 
-def _amount(device: AllocatableDevice, item: ClaimAllocation) -> tuple[int | None, int | None]:
-    """Return percent of core and bytes of memory. A result without consumed capacity takes all of the device."""
+def _reserved(device: AllocatableDevice, item: ClaimAllocation) -> Quantity | None:
+    """Return what an allocation has of a NIC's bandwidth; None for a VF without any of its own, whose amount is 0."""
+    if item.bandwidth is None or (not item.bandwidth and not isinstance(device, RdmaNic)):
+        return None
+    return Quantity.of(item.bandwidth)
+
+
+def _is_whole(gpu: Gpu, item: ClaimAllocation, sizes: DeviceOffer) -> bool:
+    """Whether the claim has the GPU alone: a result without consumed capacity takes all of the device."""
+    if item.memory_bytes is None or gpu.memory_bytes is None:
+        return item.core in (None, _ALL)
+    return sizes.is_all_memory(item.memory_bytes, gpu.memory_bytes)
+
+
+def _amount(device: AllocatableDevice, item: ClaimAllocation, sizes: DeviceOffer) -> tuple[int | None, int | None]:
+    """Return percent of core and bytes of memory. Who has all of the memory has the GPU, with all of its core."""
     match device:
         case Gpu():
-            core = _ALL if item.core is None else item.core
+            core = _ALL if item.core is None or _is_whole(device, item, sizes) else item.core
             return core, item.memory_bytes if item.memory_bytes is not None else device.memory_bytes
         case GpuRatio():
-            core = _ALL if item.core is None else item.core
+            core = _ALL if item.core is None or item.memory_ratio in (None, _ALL) else item.core
             ratio = _ALL if item.memory_ratio is None else item.memory_ratio
             return core, device.memory_bytes(ratio)
         case MigPartition():
@@ -199,7 +245,7 @@ def _amount(device: AllocatableDevice, item: ClaimAllocation) -> tuple[int | Non
             return None, None
 
 
-def _mode(items: _Allocations) -> DeviceMode:
+def _mode(items: _Allocations, sizes: DeviceOffer) -> DeviceMode:
     # All allocations of a device at one time are of one mode: the slices' counters see to that.
     device, first = items[0]
     match device:
@@ -208,11 +254,12 @@ def _mode(items: _Allocations) -> DeviceMode:
         case MigPartition():
             return "mig"
         case Gpu():
-            return "whole" if all(item.core in (None, _ALL) for _, item in items) else "shared"
+            return "whole" if all(_is_whole(device, item, sizes) for _, item in items) else "shared"
         case RdmaNic():
             # One that can be shared has a share id in every allocation, also in that of all its bandwidth.
             is_part = first.bandwidth is not None and first.bandwidth < (device.bandwidth or 0)
-            return "shared" if is_part else "whole"
+            is_percent = first.bandwidth_ratio is not None and first.bandwidth_ratio < _ALL
+            return "shared" if is_part or is_percent else "whole"
         case _:
             return "whole"  # a VF as well, where its share is one of a pool
 

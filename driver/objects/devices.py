@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -29,11 +29,15 @@ _Near: TypeAlias = tuple[NearDevice, ...]
 # The kernel's names: Documentation/admin-guide/devices.txt (195 nvidia, 226 dri); nodes of other vendors are not known.
 _GPU_NODES: Final[Mapping[str, str]] = {"nvidia": "/dev/nvidia{}", "amd": "/dev/dri/renderD{}"}
 _KINDS_OF_NODES: Final = 64
+_NO_ATTRIBUTES: Final[Mapping[model.DeviceName, Sequence[Mapping[str, object]]]] = MappingProxyType({})
 _NOTHING_LEFT_OUT: Final[Mapping[model.DeviceName, str]] = MappingProxyType({})
 
 
 def device_objects(
-    inventory: Inventory, *, left_out: Mapping[model.DeviceName, str] = _NOTHING_LEFT_OUT
+    inventory: Inventory,
+    *,
+    left_out: Mapping[model.DeviceName, str] = _NOTHING_LEFT_OUT,
+    attributes: Mapping[model.DeviceName, Sequence[Mapping[str, object]]] = _NO_ATTRIBUTES,
 ) -> tuple[Device, ...]:
     """Return one object for each GPU, NIC, VF and FPGA of a node, in the inventory's order.
 
@@ -42,6 +46,7 @@ def device_objects(
     Args:
         inventory: The node.
         left_out: Why a device is in no ResourceSlice, by the device's name, for a person.
+        attributes: What the administrator's policies say of a device, by its name.
 
     Raises:
         InputError: The node's name is not one that Kubernetes allows, or a device has what such an object cannot hold;
@@ -54,7 +59,10 @@ def device_objects(
     made: list[Device] = []
     errors: list[str] = []
     for device in inventory.devices():
-        fields = _spec(device, inventory.node) | {"left_out": left_out.get(device.name)}
+        fields = _spec(device, inventory.node) | {
+            "attributes": attributes.get(device.name, ()),
+            "left_out": left_out.get(device.name),
+        }
         if isinstance(device, model.RdmaVf) and (nic := nics.get(device.parent)):
             # A VF is a part of its NIC's card, so what is near the one is near the other.
             fields |= {"parent": nic.name, "vendor": nic.vendor, "near": near[nic.address]}

@@ -12,10 +12,13 @@ from driver.model.devices import DeviceName
 from driver.model.health import NodeHealth
 from driver.model.rivals import Rival
 
-__all__ = ["PREPARE_CONDITIONS", "device_faults", "device_rivals", "known_rivals"]
+__all__ = ["PREPARE_CONDITIONS", "STRATEGY_CONDITIONS", "device_faults", "device_rivals", "known_rivals"]
 
 PREPARE_CONDITIONS: Final = ("Registered", "StateDirectoryWritable", "CdiDirectoryWritable")
 """The conditions of a NodeInventory without each of which its node's plugin can prepare no claim at all."""
+
+STRATEGY_CONDITIONS: Final = {"mps": "MpsAvailable", "hamiCore": "HamiCoreAvailable"}
+"""The condition of a NodeInventory that says whether the node can serve a strategy, of those that take something."""
 
 
 def device_faults(health: NodeHealth) -> tuple[DeviceFault, ...]:

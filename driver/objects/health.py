@@ -12,7 +12,7 @@ from driver.api.rootport_v1alpha1 import Condition, NodeInventoryStatus
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.rivals import Rival
-from driver.objects.faults import PREPARE_CONDITIONS
+from driver.objects.faults import PREPARE_CONDITIONS, STRATEGY_CONDITIONS
 
 __all__ = ["node_health"]
 
@@ -45,6 +45,8 @@ def node_health(inventory: Mapping[str, Any]) -> NodeHealth:
         watched=frozenset(map(DeviceName, status.watched)),
         faults=faults,
         cannot_prepare=_cannot_prepare(status.conditions),
+        strategies=_strategies(status.conditions),
+        prepares_before_binding=frozenset(status.prepares_before_binding),
         rivals=tuple(
             Rival(name=item.name, kind=item.kind, devices=tuple(map(DeviceName, item.devices)), message=item.message)
             for item in status.rivals
@@ -55,6 +57,12 @@ def node_health(inventory: Mapping[str, Any]) -> NodeHealth:
 def _cannot_prepare(conditions: Iterable[Condition]) -> str:
     false = {item.type: item.reason for item in conditions if item.status == "False"}
     return next((false[name] for name in PREPARE_CONDITIONS if name in false), "")
+
+
+def _strategies(conditions: Iterable[Condition]) -> frozenset[str]:
+    # Only what is known to work: the plugin may not have read the policies yet by which a GPU offers a strategy.
+    true = {item.type for item in conditions if item.status == "True"}
+    return frozenset(strategy for strategy, name in STRATEGY_CONDITIONS.items() if name in true)
 
 
 def _since(text: str) -> datetime:

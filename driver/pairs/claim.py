@@ -1,29 +1,30 @@
 """Writes the claim for a :class:`PairsRequest`.
 
 Each group is a request for NICs and one for GPUs. With one scope, a matchAttribute constraint holds the two together.
-The ladder is a prioritized list (KEP-4816) of the NIC's request, a rung for each scope. Why it is written as it is,
-from how kube-scheduler searches (k8s.io/dynamic-resource-allocation v0.36.3, structured/internal/incubating):
+The ladder makes both requests prioritized lists (KEP-4816), with a rung for each scope, and a last one for devices
+that have nothing in common. Why it is written as it is, from how kube-scheduler searches
+(k8s.io/dynamic-resource-allocation v0.37.2, structured/internal/incubating):
 
-- The NICs' request stands before the GPUs': the search goes through all GPUs for every NIC of a rung before it takes
-  the next rung. The other way round, a GPU without a NIC beside it would take a worse rung while another GPU has one.
-- A constraint refuses every device that lacks its attribute, also where the device is the only one under it. A GPU
-  without a PCIe switch would fail the switch rung's constraint whichever rung its NIC is on. So the GPU's request is a
-  list as well: ``switch``, the GPUs that have a switch, under that constraint, and ``other``, the rest.
-- The others must not be taken with a NIC of the switch rung. The API has no constraint that says "not these two"; to
-  demand one ``type`` of a NIC and a GPU says just that. (The selectors are there so that no pair is tried twice.)
-- A constraint also holds several GPUs together, whichever rung their NIC is on. So a group of several GPUs has the
-  rungs of its NIC, each with a constraint of its own, and those that must not be mixed are kept apart as above.
-- The root rung's devices have one NUMA node as well. On real machines a root has a single one; clouds hang the devices
-  of two sockets on one virtual root, and there the nearer NIC is the one of the GPU's own socket.
-
-Four constraints a group, or five with several GPUs. Every GPU has its PCIe root; one without a NUMA node fits no
-rung. A ladder that ends with any devices has a fourth rung without a constraint. The GPUs then have all rungs too, for
-a constraint on a rung must not reach those that are on another one: seven constraints a group.
+- The alternatives of the first request are the outer loop: all GPUs and all NICs are tried on a rung before the next
+  rung is. The GPUs' request stands first because GPUs are what is mostly short: the last group then ends the search
+  before any NIC is tried for it.
+- A constraint refuses every device that lacks its attribute, also where the device is the only one under it. So both
+  requests have every rung, and a rung's constraint names that rung alone: a device without a PCIe switch fails on the
+  switch rung and is free on the others.
+- A GPU and a NIC on different rungs are kept apart by a constraint on ``type``, which the two never have in common: the
+  API has no constraint that says "not these two". It takes four of them to separate four rungs.
+- The root rung's devices have one NUMA node as well, where both have any. On real machines a root has a single one;
+  clouds hang the devices of two sockets on one virtual root. ``root-no-numa`` is that rung for devices of which no
+  NUMA node is known.
+- On the last rung, devices whose NUMA nodes are known must differ in them (distinctAttribute): the others were tried
+  before. It refuses nothing, and halves the search that finds no room. Of groups of three devices and more it would
+  refuse some, so these do not have it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from driver import DRIVER_NAME
@@ -40,6 +41,7 @@ from driver.api.resource_v1 import (
     ResourceClaimSpec,
 )
 from driver.layout import attributes
+from driver.model.alignment import NO_NUMA
 from driver.pairs.request import PairsRequest, Scope
 
 __all__ = ["SCOPE_ATTRIBUTES", "claim_spec"]
@@ -51,10 +53,32 @@ SCOPE_ATTRIBUTES: Final = {
     Scope.NUMA: f"{DRIVER_NAME}/{attributes.NUMA_NODE}",
 }
 """What the devices of a group have in common, by the scope."""
-_SWITCH: Final = Scope.SWITCH.value
-_OTHER: Final = "other"
-_ANY: Final = "any"
-_HAS_SWITCH: Final = f'"{attributes.PCIE_SWITCH}" in {_OWN}'
+_NUMA: Final = f'"{attributes.NUMA_NODE}" in {_OWN}'
+_NO_NUMA: Final = f"!({_NUMA})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """An alternative of both requests of a group.
+
+    Attributes:
+        rung: What it belongs to: its parts may be combined, parts of different rungs may not.
+        name: Of the alternative.
+        selector: Which devices can be on it; empty for all.
+    """
+
+    rung: Scope
+    name: str
+    selector: str = ""
+
+    @property
+    def knows_numa(self) -> bool:
+        """Whether all its devices have a NUMA node."""
+        return self.selector == _NUMA
+
+
+def _both(rung: Scope) -> tuple[_Part, ...]:
+    return (_Part(rung, rung.value, _NUMA), _Part(rung, f"{rung.value}{NO_NUMA}", _NO_NUMA))
 
 
 def claim_spec(pairs: PairsRequest) -> ResourceClaimSpec:
@@ -62,7 +86,8 @@ def claim_spec(pairs: PairsRequest) -> ResourceClaimSpec:
     requests: list[DeviceRequest] = []
     constraints: list[DeviceConstraint] = []
     for number in range(pairs.groups):
-        requests.extend((_nics(pairs, number), _gpus(pairs, number)))
+        group = (_gpus(pairs, number), _nics(pairs, number))
+        requests.extend(group if pairs.scope is Scope.LADDER else reversed(group))
         constraints.extend(_constraints(pairs, number))
     if pairs.differ:
         gpus = tuple(f"gpu-{number}" for number in range(pairs.groups))
@@ -81,8 +106,7 @@ def _nics(pairs: PairsRequest, number: int) -> DeviceRequest:
     name = f"nic-{number}"
     if pairs.scope is not Scope.LADDER:
         return _exactly(name, device_class, selectors, pairs.nics_each, capacity)
-    rungs = (_sub_request(rung, device_class, selectors, pairs.nics_each, capacity) for rung in _rungs(pairs))
-    return DeviceRequest(name=name, first_available=tuple(rungs))
+    return _list(name, pairs, device_class, selectors, pairs.nics_each, capacity)
 
 
 def _gpus(pairs: PairsRequest, number: int) -> DeviceRequest:
@@ -91,15 +115,7 @@ def _gpus(pairs: PairsRequest, number: int) -> DeviceRequest:
     name = f"gpu-{number}"
     if pairs.scope is not Scope.LADDER:
         return _exactly(name, device_class, (), pairs.gpus_each, capacity)
-    selectors: dict[str, tuple[DeviceSelector, ...]] = (
-        {_SWITCH: (_selector(_HAS_SWITCH),), _OTHER: (_selector(f"!({_HAS_SWITCH})"),)}
-        if pairs.gpus_each == 1 and not pairs.or_any
-        else dict.fromkeys(_rungs(pairs), ())
-    )
-    parts = tuple(
-        _sub_request(part, device_class, selector, pairs.gpus_each, capacity) for part, selector in selectors.items()
-    )
-    return DeviceRequest(name=name, first_available=parts)
+    return _list(name, pairs, device_class, (), pairs.gpus_each, capacity)
 
 
 def _constraints(pairs: PairsRequest, number: int) -> Iterator[DeviceConstraint]:
@@ -107,32 +123,34 @@ def _constraints(pairs: PairsRequest, number: int) -> Iterator[DeviceConstraint]
     if pairs.scope is not Scope.LADDER:
         yield _same(SCOPE_ATTRIBUTES[pairs.scope], gpu, nic)
         return
-    if pairs.or_any:
-        yield from _or_any(nic, gpu)
-        return
-    switch, root, numa = (f"{nic}/{rung}" for rung in SCOPE_ATTRIBUTES)
-    yield _same(SCOPE_ATTRIBUTES[Scope.SWITCH], f"{gpu}/{_SWITCH}", switch)
-    if pairs.gpus_each == 1:
-        yield _never(f"{gpu}/{_OTHER}", switch)
-        yield _same(SCOPE_ATTRIBUTES[Scope.ROOT], gpu, root)
-    else:
-        yield _never(f"{gpu}/{Scope.ROOT}", f"{gpu}/{Scope.NUMA}", switch)
-        yield _same(SCOPE_ATTRIBUTES[Scope.ROOT], f"{gpu}/{Scope.ROOT}", root)
-        yield _never(f"{gpu}/{_SWITCH}", f"{gpu}/{Scope.NUMA}", root)
-    yield _same(SCOPE_ATTRIBUTES[Scope.NUMA], gpu, root, numa)
+    parts = _parts(pairs)
+    for rung in pairs.rungs:
+        own = (f"{gpu}/{part.name}" for part in parts if part.rung is rung)
+        yield _never(*own, *(f"{nic}/{part.name}" for part in parts if part.rung is not rung))
+    near = {
+        Scope.SWITCH: [part for part in parts if part.rung is Scope.SWITCH],
+        Scope.ROOT: [part for part in parts if part.rung is Scope.ROOT],
+        Scope.NUMA: [part for part in parts if part.knows_numa and part.rung in (Scope.ROOT, Scope.NUMA)],
+    }
+    for scope, held in near.items():
+        if held:
+            yield _same(SCOPE_ATTRIBUTES[scope], *(f"{device}/{part.name}" for device in (gpu, nic) for part in held))
+    apart = [part for part in parts if part.knows_numa and part.rung is Scope.NODE]
+    if apart:
+        names = tuple(f"{device}/{part.name}" for device in (gpu, nic) for part in apart)
+        yield DeviceConstraint(requests=names, distinct_attribute=SCOPE_ATTRIBUTES[Scope.NUMA])
 
 
-def _or_any(nic: str, gpu: str) -> Iterator[DeviceConstraint]:
-    rungs = (*(rung.value for rung in SCOPE_ATTRIBUTES), _ANY)
-    for rung in rungs:
-        yield _never(*(f"{gpu}/{other}" for other in rungs if other != rung), f"{nic}/{rung}")
-    for scope, attribute in SCOPE_ATTRIBUTES.items():
-        near = (scope,) if scope is not Scope.NUMA else (Scope.ROOT, Scope.NUMA)
-        yield _same(attribute, *(f"{request}/{rung}" for request in (gpu, nic) for rung in near))
-
-
-def _rungs(pairs: PairsRequest) -> tuple[str, ...]:
-    return (*(rung.value for rung in SCOPE_ATTRIBUTES), *((_ANY,) if pairs.or_any else ()))
+def _parts(pairs: PairsRequest) -> tuple[_Part, ...]:
+    """Return the alternatives of a ladder, nearest first."""
+    found: list[_Part] = []
+    for rung in pairs.rungs:
+        if rung is Scope.ROOT or (rung is Scope.NODE and pairs.is_one_to_one):
+            found += _both(rung)
+        else:
+            # Every device with the attribute can be on it: its constraint refuses the others.
+            found.append(_Part(rung, rung.value, _NUMA if rung is Scope.NUMA else ""))
+    return tuple(found)
 
 
 def _never(*requests: str) -> DeviceConstraint:
@@ -175,18 +193,24 @@ def _exactly(
     return DeviceRequest(name=name, exactly=exactly)
 
 
-def _sub_request(
+def _list(
     name: str,
+    pairs: PairsRequest,
     device_class: str,
     selectors: tuple[DeviceSelector, ...],
     count: int,
     capacity: CapacityRequirements | None,
-) -> DeviceSubRequest:
-    return DeviceSubRequest(
-        name=name,
-        device_class_name=device_class,
-        selectors=selectors,
-        allocation_mode="ExactCount" if count > 1 else "",
-        count=count if count > 1 else 0,
-        capacity=capacity,
+) -> DeviceRequest:
+    """Return a request with an alternative for each part of the ladder."""
+    alternatives = tuple(
+        DeviceSubRequest(
+            name=part.name,
+            device_class_name=device_class,
+            selectors=(*((_selector(part.selector),) if part.selector else ()), *selectors),
+            allocation_mode="ExactCount" if count > 1 else "",
+            count=count if count > 1 else 0,
+            capacity=capacity,
+        )
+        for part in _parts(pairs)
     )
+    return DeviceRequest(name=name, first_available=alternatives)

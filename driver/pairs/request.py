@@ -11,6 +11,7 @@ from driver.api.quantity import Quantity
 from driver.api.resource_v1 import MAX_CONSTRAINTS, MAX_REQUESTS, MAX_RESULTS
 from driver.config.shares import share_errors
 from driver.errors import InputError
+from driver.model.alignment import LAST_RUNG
 from driver.wording import plural
 
 __all__ = ["PairsRequest", "Scope"]
@@ -19,12 +20,16 @@ _MAX_RAIL: Final = 4095
 
 
 class Scope(StrEnum):
-    """How near a GPU's NIC has to be. LADDER: under its switch, else under its root, else on its NUMA node."""
+    """How near a GPU's NIC has to be. LADDER: as near as there is one, rung by rung; NODE: its last rung, anywhere."""
 
     SWITCH = "switch"
     ROOT = "root"
     NUMA = "numa"
+    NODE = LAST_RUNG
     LADDER = "ladder"
+
+
+_RUNGS: Final = (Scope.SWITCH, Scope.ROOT, Scope.NUMA, Scope.NODE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +41,11 @@ class PairsRequest:
         nics: How many NICs, VFs or shares of NICs.
         scope: How near the devices of a group are to each other.
         virtual_functions: Whether VFs are asked for instead of whole NICs.
-        gpu_core: Percent of each GPU's compute; None for all of it.
+        gpu_core: Percent of each GPU's core; None for none of its own, or, without ``gpu_memory``, the whole GPU.
         gpu_memory: Bytes of each GPU's memory; None for all of it.
         bandwidth: Of each NIC, in bits per second; None for the whole NIC.
         rails: The rail of each NIC, all of one fabric; empty where any will do.
-        or_any: Whether the ladder ends with any devices of a node, so that nothing is refused for being far apart.
+        farthest: The ladder's last rung; NODE refuses nothing for being far apart.
 
     Raises:
         InputError: No claim can express that; all reasons at once.
@@ -54,7 +59,7 @@ class PairsRequest:
     gpu_memory: Quantity | None = None
     bandwidth: Quantity | None = None
     rails: tuple[int, ...] = ()
-    or_any: bool = False
+    farthest: Scope = Scope.NODE
 
     def __post_init__(self) -> None:
         errors = list(self._errors())
@@ -96,9 +101,17 @@ class PairsRequest:
         """The number of constraints for a group."""
         if self.scope is not Scope.LADDER:
             return 1
-        if self.or_any:
-            return 7
-        return 4 if self.gpus_each == 1 else 5
+        return _constraints_to(self.farthest) + (self.farthest is Scope.NODE and self.is_one_to_one)
+
+    @property
+    def rungs(self) -> tuple[Scope, ...]:
+        """The ladder's rungs, nearest first."""
+        return _RUNGS[: _RUNGS.index(self.farthest) + 1]
+
+    @property
+    def is_one_to_one(self) -> bool:
+        """Whether each group is a GPU and a NIC."""
+        return self.gpus == self.nics
 
     def gpu_capacity(self) -> dict[str, Quantity]:
         """Return the capacity request of each GPU; empty for the whole GPU."""
@@ -110,6 +123,11 @@ class PairsRequest:
         return {} if self.bandwidth is None else {"bandwidth": self.bandwidth}
 
     def _errors(self) -> Iterator[str]:
+        if self.scope is Scope.NODE:
+            yield "NODE is a ladder's rung, and no scope: devices from anywhere need no constraint, so ask by count"
+        if self.farthest not in _RUNGS[1:]:
+            yield f"a ladder cannot end with {self.farthest}: its last rung is root, numa or node"
+            return
         if self.gpus < 1 or self.nics < 1:
             yield f"{self.gpus} GPUs with {self.nics} NICs: at least one of each is needed"
             return
@@ -150,5 +168,17 @@ class PairsRequest:
             yield (
                 f"{self.groups} groups with --scope {self.scope} take {constraints} constraints: a claim can have"
                 f" {MAX_CONSTRAINTS}, enough for {most} groups; divide them between two claims of one pod, or use"
-                " --scope switch, root or numa"
+                f" {self._shorter()}--scope switch, root or numa"
             )
+
+    def _shorter(self) -> str:
+        """Return the flag of a ladder for which there are constraints enough, where there is one."""
+        if self.scope is not Scope.LADDER or self.farthest is not Scope.NODE:
+            return ""
+        shorter = self.groups * _constraints_to(Scope.NUMA) + self.differ + self.one_fabric
+        return "--farthest numa, or " if shorter <= MAX_CONSTRAINTS else ""
+
+
+def _constraints_to(farthest: Scope) -> int:
+    """Return how many constraints a group takes that keep rungs apart, one a rung, and hold devices together, three."""
+    return _RUNGS.index(farthest) + 1 + 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from driver import DRIVER_NAME
 from driver.api.allocated_claim import AnyAlternative, AnyClaim, AnyDeviceRequest, AnyRequest
@@ -17,8 +17,12 @@ from driver.api.validation.errors import FieldError, shown
 from driver.config.shares import share_errors
 from driver.model.devices import Gpu, RdmaNic
 from driver.model.parts import GpuRatio, RdmaVfPool
+from driver.model.shares import LEAST_MEMORY, largest_share
 from driver.plan.allocated import AllocatedDevice
 from driver.plan.nic_amounts import BANDWIDTH
+
+if TYPE_CHECKING:  # most plugins have read none, and need not load it
+    from driver.api.gpu_policies import GpuPolicy
 
 __all__ = ["GpuAmount", "amount_of", "request_errors"]
 
@@ -35,9 +39,10 @@ class GpuAmount:
     """An allocated amount of a GPU.
 
     Attributes:
-        core: Percent of its core, 1 to 100.
+        core: Percent of its core that is reserved, 0 to 100; all of it where nobody else can be given a share.
         memory_bytes: Bytes of its memory, at least 1 and at most all of it; None where the GPU's is not known.
-        whole: Whether nobody else can be given a share: it is all of the core.
+        whole: Whether nobody else can be given a share: it is all of the memory, or, where the GPU's memory is not
+            known, all of the core.
     """
 
     core: int
@@ -45,11 +50,15 @@ class GpuAmount:
     whole: bool
 
 
-def amount_of(item: AllocatedDevice) -> GpuAmount | tuple[FieldError, ...] | None:
+def amount_of(item: AllocatedDevice, policy: GpuPolicy | None = None) -> GpuAmount | tuple[FieldError, ...] | None:
     """Return how much of a GPU was allocated; None for devices without shares; or what is wrong with the allocation.
 
     Without ``consumedCapacity`` it is the whole GPU: slices of before shares, and clusters without the feature gate
     DRAConsumableCapacity.
+
+    Args:
+        item: The device that was allocated.
+        policy: The administrator's rules for it, which tell how much memory a share can have at most; None for none.
     """
     if isinstance(item.device, RdmaNic | RdmaVfPool):
         return None  # driver.plan.nic_amounts
@@ -60,7 +69,7 @@ def amount_of(item: AllocatedDevice) -> GpuAmount | tuple[FieldError, ...] | Non
             what = "is missing: a share of a device says how much of it"
             return (FieldError(f"{item.where}.consumedCapacity", f"{what} ({item.at})"),)
         return GpuAmount(core=_ALL, memory_bytes=item.gpu.memory_bytes if item.gpu else None, whole=True)
-    return _consumed(item, item.device)
+    return _consumed(item, item.device, policy)
 
 
 def request_errors(claim: AnyClaim, allocated: Sequence[AllocatedDevice]) -> Iterator[FieldError]:
@@ -121,29 +130,38 @@ def _no_share(item: AllocatedDevice) -> Iterator[FieldError]:
         yield FieldError(item.capacity_path(key), f"{what} ({item.at})")
 
 
-def _consumed(item: AllocatedDevice, device: Gpu | GpuRatio) -> GpuAmount | tuple[FieldError, ...]:
+def _consumed(
+    item: AllocatedDevice, device: Gpu | GpuRatio, policy: GpuPolicy | None
+) -> GpuAmount | tuple[FieldError, ...]:
     errors: list[FieldError] = []
     values = _values(item, _MEMORY_RATIO if isinstance(device, GpuRatio) else _MEMORY, errors)
     if item.share_id is None and not errors:
         what = "is missing: kube-scheduler gives one to each share of a device"
         errors.append(FieldError(f"{item.where}.shareID", f"{what} ({item.at})"))
-    core = _within(item, values, _CORE, _ALL, "percent", errors)
+    core = _within(item, values, _CORE, _ALL, "percent", errors, least=0)
     if isinstance(device, GpuRatio):
         ratio = _within(item, values, _MEMORY_RATIO, _ALL, "percent", errors)
-        memory = device.memory_bytes(ratio)
+        memory, whole = device.memory_bytes(ratio), ratio == _ALL
     elif device.memory_bytes is None:
         # What the slice said once is not known any more; only all of the core needs no limit.
-        memory = None
+        memory, whole = None, core == _ALL
         if core != _ALL and _MEMORY in values:
             what = f"{shown(str(values[_MEMORY][1]))}: the node's inventory does not have the GPU's memory any more"
             errors.append(FieldError(item.capacity_path(values[_MEMORY][0]), f"{what} ({item.at})"))
     elif _MEMORY not in values and core == _ALL:
-        memory = device.memory_bytes
+        memory, whole = device.memory_bytes, True
     else:
         memory = _within(item, values, _MEMORY, device.memory_bytes, "bytes", errors)
+        whole = memory >= _most_memory(device.memory_bytes, policy)
     if errors:
         return tuple(errors)
-    return GpuAmount(core=core, memory_bytes=memory, whole=core == _ALL)
+    return GpuAmount(core=_ALL if whole else core, memory_bytes=memory, whole=whole)
+
+
+def _most_memory(memory: int, policy: GpuPolicy | None) -> int:
+    if policy is None:
+        return largest_share(memory, minimum=LEAST_MEMORY, step=LEAST_MEMORY)
+    return largest_share(memory, minimum=policy.memory.minimum.ceil(), step=policy.memory.step.ceil())
 
 
 def _values(item: AllocatedDevice, memory: str, errors: list[FieldError]) -> dict[str, tuple[str, Quantity]]:
@@ -174,13 +192,15 @@ def _within(
     most: int,
     unit: str,
     errors: list[FieldError],
+    *,
+    least: int = 1,
 ) -> int:
     if name not in values:
         errors.append(FieldError(item.capacity_path(name), f"is missing: a share says how much it takes ({item.at})"))
         return 1
     key, value = values[name]
-    if not value.is_whole() or not 1 <= value.ceil() <= most:
-        expected = f"expected a whole number of {unit} from 1 to {most}"
+    if not value.is_whole() or not least <= value.ceil() <= most:
+        expected = f"expected a whole number of {unit} from {least} to {most}"
         errors.append(FieldError(item.capacity_path(key), f"{shown(str(value))}: {expected} ({item.at})"))
         return 1
     return value.ceil()

@@ -19,6 +19,7 @@ from driver.pretty_json import pretty_json
 __all__ = [
     "CDI_VERSION",
     "KIND",
+    "TMPFS",
     "CdiDevice",
     "CdiHook",
     "CdiMount",
@@ -38,6 +39,9 @@ The library refuses a spec whose version is below what its content needs (Minimu
 one above what it knows; so the least version runs on the most runtimes.
 """
 
+TMPFS: Final = "tmpfs"
+"""tmpfs(5). A mount has had a type since CDI 0.4.0."""
+
 KIND: Final = f"{DRIVER_NAME}/claim"
 """``vendor/class`` of every device here. Annotations or a dot in the class would need CDI 0.6.0."""
 
@@ -49,17 +53,19 @@ _FILE_NAME: Final = re.compile(f"{re.escape(_FILE_PREFIX)}({_UID.pattern}){re.es
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CdiMount:
-    """A file or folder of the host, mounted into the container.
+    """A file or folder of the host, or a file system of the container's own, mounted into the container.
 
     Attributes:
-        host_path: Absolute. The container does not start where there is nothing.
+        host_path: Absolute. The container does not start where there is nothing. :data:`TMPFS` for that type.
         container_path: Absolute.
-        options: As ``mount`` knows them; ``bind`` or ``rbind`` is among them.
+        options: As ``mount`` knows them; ``bind`` or ``rbind`` is among them where there is no type.
+        type: :data:`TMPFS` for a file system in the container's memory; empty for what is the host's.
     """
 
     host_path: str
     container_path: str
     options: tuple[str, ...]
+    type: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +121,12 @@ class CdiDevice:
             for path, host in zip(self.device_nodes, self.host_device_nodes, strict=True)
         ]
         mounts = [
-            {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": list(mount.options)}
+            {
+                "hostPath": mount.host_path,
+                "containerPath": mount.container_path,
+                **({"type": mount.type} if mount.type else {}),
+                "options": list(mount.options),
+            }
             for mount in self.mounts
         ]
         hooks = [

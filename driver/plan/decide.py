@@ -26,9 +26,9 @@ from driver.plan.effects import CreateMigDevice, Effect
 from driver.plan.host import NicHost
 from driver.plan.isolate import refuse_conflicts, with_isolation
 from driver.plan.isolation.provider import IsolationHost
-from driver.plan.nic_amounts import nic_amount_errors, share_of_bandwidth
+from driver.plan.nic_amounts import nic_amount_errors, nic_amount_of
 from driver.plan.nics import with_nics
-from driver.plan.sharing import refuse_double_use
+from driver.plan.sharing import refuse_double_use, refuse_nics_twice
 from driver.plan.uses import GpuUse, HeldDevice, NicUse
 
 __all__ = ["Decision", "decide"]
@@ -119,7 +119,7 @@ def decide(
             free, or the node lacks what isolation or a network interface takes.
     """
     reference = claim.reference
-    devices = _read(claim, allocated_devices(claim, inventory))
+    devices = _read(claim, allocated_devices(claim, inventory), host, inventory.node)
     refuse_double_use([device.held_by(reference, inventory.node) for device in devices])
     devices = with_isolation(devices, host, reference, inventory.node)
     refuse_conflicts(devices, host, reference)
@@ -127,6 +127,7 @@ def decide(
     if assume_minors:
         devices, notes = _with_assumed_minors(devices, inventory)
     devices, nic_notes = with_nics(devices, claim, inventory, nics)
+    refuse_nics_twice([device.held_by(reference, inventory.node) for device in devices])
     return Decision(
         claim=reference,
         metadata=claim.metadata,
@@ -137,12 +138,17 @@ def decide(
     )
 
 
-def _read(claim: AnyClaim, allocated: Sequence[AllocatedDevice]) -> tuple[DecidedDevice, ...]:
+def _read(
+    claim: AnyClaim, allocated: Sequence[AllocatedDevice], host: IsolationHost, node: str
+) -> tuple[DecidedDevice, ...]:
     """Read each device's config and amount; every mistake in the claim is in one error."""
     allocation = claim.status.allocation
     configuration = as_written(allocation.devices.config, claim.spec.devices) if allocation else ()
     entries, entry_errors = read_entries(configuration, "status.allocation.devices.config")
-    read = [(item, amount_of(item), config_for(entries, item.request, item.device)) for item in allocated]
+    read = [
+        (item, amount_of(item, host.policy_of(item.gpu, node)), config_for(entries, item.request, item.device))
+        for item in allocated
+    ]
     # Once for a request, not for each of its devices.
     misfits = {(config.path, item.request): config for item, _, config in read if isinstance(config, FieldError)}
     errors = [
@@ -157,7 +163,7 @@ def _read(claim: AnyClaim, allocated: Sequence[AllocatedDevice]) -> tuple[Decide
         kind = UnsupportedError if later else InputError
         raise kind(f"claim {claim.reference}: {joined_errors(errors)}", hint=_hint(errors))
     return tuple(
-        DecidedDevice(allocated=item, config=config, amount=amount, bandwidth=share_of_bandwidth(item))
+        DecidedDevice(allocated=item, config=config, amount=amount, nic_amount=nic_amount_of(item))
         for item, amount, config in read
         if not isinstance(amount, tuple) and not isinstance(config, FieldError)
     )

@@ -12,6 +12,7 @@ from driver.plan.allocated import AllocatedDevice
 from driver.plan.amounts import GpuAmount
 from driver.plan.effects import ConfigureVf, Effect, LendInterface
 from driver.plan.isolation.provider import IsolationPlan
+from driver.plan.nic_amounts import NicAmount
 from driver.plan.uses import GpuUse, HeldDevice, NicUse
 
 __all__ = ["DecidedDevice", "NicPlan"]
@@ -45,7 +46,7 @@ class DecidedDevice:
         allocated: The device that was allocated.
         config: The parameters that apply to it, of class and claim.
         amount: How much of a GPU; None for MIG partitions and for other devices.
-        bandwidth: How many bits per second of a NIC; None where it is given whole, and for other devices.
+        nic_amount: How much of a NIC's bandwidth.
         isolation: How the GPU's share is isolated; None where :attr:`gpu_use` is, and before that is decided.
         nic: What was decided for a NIC or virtual function; None for other devices, for a pool of virtual functions
             that is only watched over, and before that is decided.
@@ -55,7 +56,7 @@ class DecidedDevice:
     allocated: AllocatedDevice
     config: DeviceConfig
     amount: GpuAmount | None
-    bandwidth: int | None
+    nic_amount: NicAmount = NicAmount()  # noqa: RUF009 - frozen
     isolation: IsolationPlan | None = None
     nic: NicPlan | None = None
     nodes: tuple[str, ...] = ()
@@ -99,7 +100,8 @@ class DecidedDevice:
         return NicUse(
             nic=nic.name if nic is not None else function.name,
             vf=function.name if isinstance(function, RdmaVf) else None,
-            bandwidth=self.bandwidth,
+            bandwidth=self.nic_amount.bandwidth,
+            bandwidth_ratio=self.nic_amount.ratio,
             nic_bandwidth=nic.bandwidth if nic is not None else None,
         )
 

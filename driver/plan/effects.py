@@ -159,12 +159,15 @@ class ConfigureVf(NicEffect):
         pf_address: The PF's PCI address.
         index: The VF's number at its PF.
         settings: What to set.
+        rate_limit: The most transmit bandwidth in Mb/s, if the PF's driver can limit it: the claim is prepared all the
+            same if it cannot. None: as it is, or as the settings say.
     """
 
     kind: Literal["ConfigureVf"] = "ConfigureVf"
     pf_address: str
     index: int
     settings: VfSettings
+    rate_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from driver.api.claim_reference import ClaimReference
 from driver.errors import NodeError
@@ -21,10 +23,14 @@ from driver.plan.environment import DeviceFacts, device_environment, request_env
 from driver.plan.host import host_folder
 from driver.plan.isolation.provider import ClaimFile, Isolation
 from driver.plan.metadata import distances_of, request_metadata
+from driver.plan.nic_amounts import NicAmount
 from driver.plan.nic_environment import nic_environment
+from driver.plan.nics import vf_isolation
 from driver.plan.uses import GpuUse, HeldDevice, NicUse
 
 __all__ = ["PreparePlan", "PreparedDevice", "finish"]
+
+_ALL_LIMITED: Final[Mapping[DeviceName, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +46,8 @@ class PreparedDevice:
         share_id: Which share of the device, where it is given more than once.
         admin_access: Whether the device is only watched over: that is no use of it, and nobody is kept from it.
         use: How the claim uses the GPU; None for what is no GPU, or is only watched over.
-        isolation: Whether the claim is kept to what it was given; None where ``use`` is.
+        isolation: Whether the claim is kept to what it was given; None for what is no GPU, but a VF that its
+            DeviceClass has limited to its bandwidth, and for what is only watched over.
         mig_uuid: The MIG device's UUID.
         nic_use: How the claim uses the NIC; None for what is no NIC, or is only watched over.
         distances: Of a GPU, how far each NIC of the claim is; of a NIC, how far each GPU: the other's name in the pool
@@ -142,6 +149,7 @@ def finish(
     decision: Decision,
     *,
     mig_devices: Mapping[DeviceName, MigInstance],
+    not_limited: Mapping[DeviceName, str] = _ALL_LIMITED,
     driver_files: DriverFiles | None = None,
     device_root: str = "",
     metadata_root: str | None = None,
@@ -151,6 +159,7 @@ def finish(
     Args:
         decision: From :func:`driver.plan.decide`.
         mig_devices: What the effects have made, by the partition's name in the pool (:attr:`Decision.mig_effects`).
+        not_limited: Why VFs could not be limited to their bandwidth, by the function's name in the pool.
         driver_files: NVIDIA's driver files on the node; None gives containers the device nodes alone.
         device_root: An administrator's folder that stands before ``/dev`` on the host, where the device nodes are not
             in the host's own.
@@ -200,7 +209,7 @@ def finish(
         # As above: with the request's first GPU of NVIDIA's.
         carries_driver = device is next((other for other in by_request[request] if other.allocated.is_nvidia_gpu), None)
         ids = (cdi_device.id, driver_device.id) if driver_device and carries_driver else (cdi_device.id,)
-        prepared.append(_prepared(device, decision.inventory.node, ids, distances))
+        prepared.append(_prepared(device, decision.inventory.node, ids, distances, not_limited))
     if driver_device is not None:
         cdi_devices.append(driver_device)
     isolation_files = (file for device in decision.devices if device.isolation for file in device.isolation.files)
@@ -219,8 +228,11 @@ def _prepared(
     pool: str,
     cdi_device_ids: tuple[str, ...],
     distances: Mapping[str, tuple[tuple[str, str], ...]],
+    not_limited: Mapping[DeviceName, str],
 ) -> PreparedDevice:
     item, decided = device.allocated, device.decided
+    function = decided.function.name if decided.function else None
+    of_vf = vf_isolation(decided, not_limited.get(function) if function else None)
     return PreparedDevice(
         request_names=(device.request,),
         pool=pool,
@@ -229,7 +241,7 @@ def _prepared(
         share_id=item.share_id,
         admin_access=item.admin_access,
         use=decided.gpu_use,
-        isolation=decided.isolation.isolation if decided.isolation else None,
+        isolation=decided.isolation.isolation if decided.isolation else of_vf,
         mig_uuid=device.mig.uuid if device.mig else None,
         nic_use=decided.nic_use,
         distances=() if item.admin_access else distances.get(item.device.name, ()),
@@ -283,8 +295,12 @@ def _facts(device: _MadeDevice) -> DeviceFacts:
 
 
 def _bandwidth(use: NicUse | None) -> int | None:
-    """Return what the claim has of a NIC; a VF has no bandwidth of its own."""
-    return None if use is None or use.vf is not None else use.bandwidth or use.nic_bandwidth
+    """Return the bits per second that the claim has of a NIC, or has reserved for a VF; None where nobody knows."""
+    if use is None:
+        return None
+    own = NicAmount(bandwidth=use.bandwidth, ratio=use.bandwidth_ratio).bits_per_second(use.nic_bandwidth)
+    is_all = use.vf is None and not use.is_part
+    return use.nic_bandwidth if is_all else own
 
 
 def _named_nic(device: _MadeDevice) -> RdmaFunction | None:

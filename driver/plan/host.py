@@ -13,7 +13,7 @@ from driver.errors import InputError
 from driver.model.devices import DeviceName
 from driver.plan.uses import HeldDevice
 
-__all__ = ["NicHost", "host_folder", "nics_beside"]
+__all__ = ["NicHost", "gpus_beside", "host_folder", "nics_beside"]
 
 # No control characters and no spaces: these paths stand in CDI specs, logs and the arguments of hooks.
 _FOLDER: Final = re.compile(r"(?:/[!-.0-~]{1,255}){1,32}", re.ASCII)
@@ -65,6 +65,17 @@ def nics_beside(claim_uid: str, held: Iterable[HeldDevice], former: Iterable[Hel
         for request in item.requests
     )
     return NicHost(taken_vfs=taken, own_vfs=own)
+
+
+def gpus_beside(claim_uid: str, held: Iterable[HeldDevice]) -> dict[DeviceName, str]:
+    """Return how other claims share GPUs, by the GPU (:attr:`driver.plan.isolation.IsolationHost.in_use`).
+
+    Args:
+        claim_uid: The claim that is planned.
+        held: What claims hold now, the claim itself perhaps among them.
+    """
+    uses = (item.gpu_use for item in held if item.claim.uid != claim_uid)
+    return {use.gpu: use.sharing for use in uses if use is not None and use.sharing and not use.whole}
 
 
 def host_folder(path: str, what: str) -> str:

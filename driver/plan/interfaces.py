@@ -19,10 +19,11 @@ from driver.api.validation import names
 from driver.api.validation.errors import joined_errors, shown
 from driver.config import RdmaConfig, interface_name_error
 from driver.errors import InputError, NodeError, UnsupportedError
-from driver.model.devices import DeviceName, RdmaFunction
+from driver.model.devices import DeviceName, RdmaFunction, RdmaVf
 from driver.plan.allocated import AllocatedDevice
 from driver.plan.effects import LendInterface
 from driver.plan.host import NicHost
+from driver.plan.nic_amounts import NicAmount
 
 __all__ = ["UsedFunction", "interfaces", "left_to_others", "lent"]
 
@@ -39,13 +40,18 @@ class UsedFunction:
         item: The device that was allocated.
         function: The function.
         config: The parameters that apply to it, of class and claim.
-        bandwidth: Of a share of a NIC, in bits per second; None where the function is the claim's alone.
+        amount: Of its NIC's bandwidth, in a share or reserved for a VF.
     """
 
     item: AllocatedDevice
     function: RdmaFunction
     config: RdmaConfig
-    bandwidth: int | None
+    amount: NicAmount
+
+    @property
+    def is_share(self) -> bool:
+        """Whether other claims can have a share of the same function."""
+        return bool(self.amount) and not isinstance(self.function, RdmaVf)
 
 
 def lent(
@@ -66,7 +72,7 @@ def lent(
             in one network namespace was given in shares.
     """
     for use in uses:
-        if exclusive and use.bandwidth is not None:
+        if exclusive and use.is_share:
             raise _no_share(use)
     can_move = _can_move(nics)
     lending = [use for use in uses if use.config.interface is not None or (exclusive and can_move)]
@@ -145,11 +151,11 @@ def _name_in_pod(use: UsedFunction, place: int | None) -> str:
 
 def _on_the_host(use: UsedFunction) -> str:
     """Return the name of the function's interface on the host, once it is sure that it can be moved."""
-    if use.bandwidth is not None:
+    if use.is_share:
         raise InputError(
             f"{use.item.subject} is a share of a NIC: its network interface cannot be moved into one pod",
-            hint="leave bandwidth out of the request to be given the whole NIC, allocate a virtual function, or leave "
-            "interface out of the RdmaConfig",
+            hint="leave bandwidth and bandwidthRatio out of the request to be given the whole NIC, allocate a virtual "
+            "function, or leave interface out of the RdmaConfig",
         )
     found = use.function.if_names
     if not found:

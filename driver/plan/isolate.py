@@ -36,11 +36,18 @@ def with_isolation(
     """Return the devices, those that use a GPU with their isolation.
 
     Raises:
-        InputError: The settings contradict the share, or the administrator does not allow them.
+        InputError: The settings contradict the share, or the GPU offers another strategy.
         NodeError: The node lacks what the strategy takes.
     """
     ordinals = _ordinals(devices)
-    return tuple(replace(device, isolation=_isolation(device, ordinals, host, claim, node)) for device in devices)
+    decided = []
+    for device in devices:
+        isolation = _isolation(device, ordinals, host, claim, node)
+        decided.append(replace(device, isolation=isolation))
+        use = decided[-1].gpu_use
+        if use is not None and not use.whole and use.sharing:  # another share of the GPU in this claim follows it
+            host = replace(host, in_use={use.gpu: use.sharing} | dict(host.in_use))
+    return tuple(decided)
 
 
 def _isolation(
@@ -64,11 +71,17 @@ def _isolation(
         whole=amount.whole,
         ordinal=ordinals[item.base_request, item.gpu.address],
     )
-    sharing = config.sharing
-    if host.policies is not None:
-        policy = host.policies.of(model=item.gpu.model, node=node)
-        sharing = allowed_sharing(sharing, policy, whole=amount.whole, subject=item.subject)
+    sharing, note = allowed_sharing(
+        config.sharing,
+        item.gpu,
+        host.policy_of(item.gpu, node),
+        kind=item.device.type,
+        whole=amount.whole,
+        subject=item.subject,
+    )
     plan = plan_isolation(share, sharing, host, claim, item.base_request, item.subject)
+    if note:
+        plan = replace(plan, isolation=replace(plan.isolation, message=f"{plan.isolation.message}; {note}"))
     if item.gpu.mig is not None and item.gpu.mig.enabled:
         effect = LeaveMigMode(gpu=item.gpu.name, uuid=item.gpu.uuid or item.gpu.address)
         plan = replace(plan, effects=(effect, *plan.effects))

@@ -15,11 +15,14 @@ from driver.plan.decided import DecidedDevice, NicPlan
 from driver.plan.effects import ConfigureVf, LendInterface, VfSettings
 from driver.plan.host import NicHost
 from driver.plan.interfaces import UsedFunction, interfaces, left_to_others, lent
+from driver.plan.isolation.provider import Isolation
 from driver.plan.vf_choice import with_functions
 
-__all__ = ["with_nics"]
+__all__ = ["vf_isolation", "with_nics"]
 
 _AMAZON: Final = "amazon"
+_LIMITER: Final = "SR-IOV"
+_MEGA: Final = 10**6
 _ETHERNET_ONLY: Final[Mapping[str, str]] = {"vlan": "vlan", "vlan_qos": "vlanQoS", "spoof_check": "spoofCheck"}
 
 
@@ -55,7 +58,7 @@ def _use(device: DecidedDevice) -> UsedFunction | None:
     if device.nic is None or device.allocated.admin_access or not isinstance(device.config, RdmaConfig):
         return None
     return UsedFunction(
-        item=device.allocated, function=device.nic.function, config=device.config, bandwidth=device.bandwidth
+        item=device.allocated, function=device.nic.function, config=device.config, amount=device.nic_amount
     )
 
 
@@ -99,7 +102,8 @@ def _vf_settings(uses: Sequence[UsedFunction]) -> dict[DeviceName, ConfigureVf]:
     for use in uses:
         parameters, function = use.config.vf, use.function
         settings = VfSettings() if parameters is None else _settings(parameters)
-        if settings == VfSettings():
+        rate_limit = _rate_limit(use)
+        if settings == VfSettings() and rate_limit is None:
             continue
         if not isinstance(function, RdmaVf):
             raise InputError(
@@ -120,8 +124,48 @@ def _vf_settings(uses: Sequence[UsedFunction]) -> dict[DeviceName, ConfigureVf]:
             pf_address=function.parent,
             index=function.index,
             settings=settings,
+            rate_limit=rate_limit,
         )
     return found
+
+
+def _rate_limit(use: UsedFunction) -> int | None:
+    """Return the Mb/s that a VF is limited to, if its NIC's driver can do that; None for no limit.
+
+    They are rounded down, so that VFs' limits are never more than their NIC's speed together. 0 would be no limit.
+    """
+    parameters, function = use.config.vf, use.function
+    if parameters is None or not parameters.limit_to_bandwidth or not isinstance(function, RdmaVf) or not use.amount:
+        return None
+    reserved = use.amount.bits_per_second(use.item.nic.bandwidth if use.item.nic else None)
+    return None if reserved is None else max(reserved // _MEGA, 1)
+
+
+def vf_isolation(device: DecidedDevice, not_limited: str | None) -> Isolation | None:
+    """Return whether a VF is kept to the bandwidth that it has reserved; None where nobody asked for that.
+
+    Args:
+        device: The device, planned.
+        not_limited: Why the NIC could not be told to limit the VF; None where it was.
+    """
+    config = device.config
+    if (
+        device.nic is None
+        or not isinstance(config, RdmaConfig)
+        or config.vf is None
+        or not config.vf.limit_to_bandwidth
+    ):
+        return None
+    if not device.nic_amount or not isinstance(device.nic.function, RdmaVf):
+        return None
+    limit = next((effect.rate_limit for effect in device.nic.effects if isinstance(effect, ConfigureVf)), None)
+    if limit is None:
+        not_limited = "how many bits per second its percentage is, is not known, since the NIC's speed is not"
+    if not_limited is not None:
+        message = f"Its bandwidth is reserved, but nothing limits the virtual function to it: {not_limited}"
+        return Isolation(enforced=False, by=_LIMITER, version=None, message=message)
+    message = f"The NIC limits what the virtual function sends to the reserved {limit} Mb/s, not what it receives"
+    return Isolation(enforced=True, by=_LIMITER, version=None, message=message)
 
 
 def _settings(parameters: RdmaVfParameters) -> VfSettings:

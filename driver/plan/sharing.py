@@ -22,9 +22,9 @@ from driver.errors import InputError, NodeError
 from driver.model.devices import DeviceName, DeviceType
 from driver.plan.uses import GpuUse, HeldDevice, NicUse
 
-__all__ = ["GpuConflict", "gpu_conflict", "refuse_double_use", "refuse_overlap"]
+__all__ = ["GpuConflict", "gpu_conflict", "refuse_double_use", "refuse_nics_twice", "refuse_overlap"]
 
-_ALL_CORE: Final = 100
+_ALL: Final = 100
 _ONCE: Final = "Kubernetes gives a device once unless it is shareable: delete the claim and create it anew"
 _SUM: Final = "Kubernetes gives no more than there is: delete the claim and create it anew"
 _ONE_MODE: Final = (
@@ -49,7 +49,7 @@ class GpuConflict(Enum):
     PLACEMENT = auto()
     """Their MIG partitions overlap."""
     WHOLE = auto()
-    """One of them takes all of the core."""
+    """One of them has the GPU alone: it takes all of the memory, or all of the core where the memory is not known."""
     SHARING = auto()
     """Their shares are kept apart in different ways."""
 
@@ -70,7 +70,7 @@ class _Excess:
     """More of a card than it has.
 
     Attributes:
-        of: ``core``, ``memory`` or ``bandwidth``.
+        of: ``core``, ``memory``, ``bandwidth`` or ``bandwidthRatio``.
         amount: How much is allocated: percent, bytes or bits per second.
         total: How much there is.
     """
@@ -109,29 +109,48 @@ def _nic_conflict(one: NicUse, other: NicUse) -> _NicConflict | None:
         return None
     if one.vf is not None or other.vf is not None:
         return _NicConflict.PF_BESIDE_VF
-    return _NicConflict.WHOLE if one.bandwidth is None or other.bandwidth is None else None
+    return None if one.is_part and other.is_part else _NicConflict.WHOLE
 
 
 def _excess_of_gpu(uses: Sequence[GpuUse]) -> _Excess | None:
     """Return what uses of one GPU, in one mode, have together that is more than there is; None where it is not.
 
-    MIG partitions are never too many together: their places do not overlap.
+    That is memory, or core where the GPU's memory is not known. Otherwise core is a promise, which the administrator's
+    GpuPolicies may oversell, and kube-scheduler counts it. MIG partitions are never too many together: their places do
+    not overlap.
     """
     if any(use.mode == DeviceType.MIG for use in uses):
         return None
-    core = sum(use.core or 0 for use in uses)
-    if core > _ALL_CORE:
-        return _Excess(of="core", amount=core, total=_ALL_CORE)
     total = next((use.gpu_memory_bytes for use in uses if use.gpu_memory_bytes is not None), None)
     memory = sum(use.memory_bytes or 0 for use in uses)
-    return _Excess(of="memory", amount=memory, total=total) if total is not None and memory > total else None
+    if total is None:
+        core = sum(use.core or 0 for use in uses)
+        return _Excess(of="core", amount=core, total=_ALL) if core > _ALL else None
+    return _Excess(of="memory", amount=memory, total=total) if memory > total else None
 
 
 def _excess_of_nic(uses: Sequence[NicUse]) -> _Excess | None:
-    """Return what shares of one NIC have together that is more bandwidth than there is; None where it is not."""
+    """Return what shares and VFs of one NIC have together that is more bandwidth than there is; None where it is not.
+
+    They are in one unit as long as nothing changes. A NIC whose speed becomes known, or whose policy changes, may have
+    shares in both.
+    """
     total = next((use.nic_bandwidth for use in uses if use.nic_bandwidth is not None), None)
     bandwidth = sum(use.bandwidth or 0 for use in uses)
-    return _Excess(of="bandwidth", amount=bandwidth, total=total) if total is not None and bandwidth > total else None
+    ratio = sum(use.bandwidth_ratio or 0 for use in uses)
+    if total is None:
+        return _Excess(of="bandwidthRatio", amount=ratio, total=_ALL) if ratio > _ALL else None
+    if bandwidth * _ALL + ratio * total <= total * _ALL:
+        return None
+    if not bandwidth:
+        return _Excess(of="bandwidthRatio", amount=ratio, total=_ALL)
+    return _Excess(of="bandwidth", amount=bandwidth + -(-ratio * total // _ALL), total=total)
+
+
+def _amount_of_nic(excess: _Excess) -> str:
+    if excess.of == "bandwidthRatio":
+        return f"{excess.amount} percent of its bandwidth"
+    return f"{Quantity.of(excess.amount)} of its {Quantity.of(excess.total)} bits per second"
 
 
 def refuse_double_use(held_devices: Sequence[HeldDevice]) -> None:
@@ -154,7 +173,6 @@ def refuse_double_use(held_devices: Sequence[HeldDevice]) -> None:
         seen.add(key)
     by_device = defaultdict[str, list[HeldDevice]](list)
     by_gpu = defaultdict[DeviceName, list[tuple[HeldDevice, GpuUse]]](list)
-    by_nic = defaultdict[DeviceName, list[tuple[HeldDevice, NicUse]]](list)
     for item in held_devices:
         if item.admin_access:
             continue
@@ -164,12 +182,9 @@ def refuse_double_use(held_devices: Sequence[HeldDevice]) -> None:
         by_device[item.device].append(item)
         if item.gpu_use is not None:
             by_gpu[item.gpu_use.gpu].append((item, item.gpu_use))
-        if item.nic_use is not None and item.nic_use.vf is None:
-            by_nic[item.nic_use.nic].append((item, item.nic_use))
     for of_gpu in by_gpu.values():
         _refuse_gpu_twice(of_gpu)
-    for of_nic in by_nic.values():
-        _refuse_nic_twice(of_nic)
+    refuse_nics_twice(held_devices)
 
 
 def _refuse_gpu_twice(uses: Sequence[tuple[HeldDevice, GpuUse]]) -> None:
@@ -198,22 +213,37 @@ def _refuse_gpu_twice(uses: Sequence[tuple[HeldDevice, GpuUse]]) -> None:
         raise InputError(f"{item.subject}: the claim's shares of this GPU are {amount}", hint=_SUM)
 
 
+def refuse_nics_twice(held_devices: Sequence[HeldDevice]) -> None:
+    """Refuse a claim that was given all of a NIC and a part of it, or more bandwidth of one than there is.
+
+    What VFs of a pool have counts as soon as they are chosen.
+
+    Args:
+        held_devices: What the claim was given, in the allocation's order.
+
+    Raises:
+        InputError: It was.
+    """
+    by_nic = defaultdict[DeviceName, list[tuple[HeldDevice, NicUse]]](list)
+    for item in held_devices:
+        if item.nic_use is not None and not item.admin_access:
+            by_nic[item.nic_use.nic].append((item, item.nic_use))
+    for of_nic in by_nic.values():
+        _refuse_nic_twice(of_nic)
+
+
 def _refuse_nic_twice(uses: Sequence[tuple[HeldDevice, NicUse]]) -> None:
     """Refuse all of a NIC beside a share of it, and shares that are too much together."""
     for index, (item, use) in enumerate(uses):
         for other, beside in (*uses[:index], *uses[index + 1 :]):
-            if use.bandwidth is None and _nic_conflict(use, beside) is _NicConflict.WHOLE:
+            if not use.is_part and _nic_conflict(use, beside) is _NicConflict.WHOLE:
                 raise InputError(
                     f"{item.subject} is allocated with all of its bandwidth, and to request {other.request} as well",
                     hint=_SUM,
                 )
         excess = _excess_of_nic([earlier for _, earlier in uses[: index + 1]])
         if excess is not None:
-            raise InputError(
-                f"{item.subject}: the claim's shares of this NIC are {Quantity.of(excess.amount)} of its "
-                f"{Quantity.of(excess.total)} bits per second",
-                hint=_SUM,
-            )
+            raise InputError(f"{item.subject}: the claim's shares of this NIC are {_amount_of_nic(excess)}", hint=_SUM)
 
 
 def refuse_overlap(claim: ClaimReference, wanted: Sequence[HeldDevice], held: Iterable[HeldDevice]) -> None:
@@ -293,7 +323,7 @@ def _refuse_held_nic(wanted: HeldDevice, held: HeldDevice) -> None:
 def _nic_part(use: NicUse) -> str:
     if use.vf is not None:
         return f"its virtual function {use.vf}"
-    return "all of it" if use.bandwidth is None else "a share of its bandwidth"
+    return "a share of its bandwidth" if use.is_part else "all of it"
 
 
 def _refuse_too_much(claim: ClaimReference, wanted: Sequence[HeldDevice], held: Sequence[HeldDevice]) -> None:
@@ -307,14 +337,13 @@ def _refuse_too_much(claim: ClaimReference, wanted: Sequence[HeldDevice], held: 
             if excess.of == "memory":
                 amount = f"{excess.amount} of its {excess.total} bytes of memory"
             raise _oversold(claim, f"GPU {gpu}", [holder for holder, _ in others], amount)
-    shares = [item.nic_use for item in wanted if item.nic_use and item.nic_use.bandwidth is not None]
-    for nic in dict.fromkeys(use.nic for use in shares):
+    uses = [item.nic_use for item in wanted if item.nic_use]
+    for nic in dict.fromkeys(use.nic for use in uses if use.bandwidth or use.bandwidth_ratio):
         own_nic = [item.nic_use for item in wanted if item.nic_use and item.nic_use.nic == nic]
         beside = [(item.claim, item.nic_use) for item in held if item.nic_use and item.nic_use.nic == nic]
         excess = _excess_of_nic([*own_nic, *(use for _, use in beside)])
         if beside and excess:
-            amount = f"{excess.amount} of its {excess.total} bits per second"
-            raise _oversold(claim, f"NIC {nic}", [holder for holder, _ in beside], amount)
+            raise _oversold(claim, f"NIC {nic}", [holder for holder, _ in beside], _amount_of_nic(excess))
 
 
 def _oversold(claim: ClaimReference, card: str, others: Iterable[ClaimReference], amount: str) -> NodeError:

@@ -17,10 +17,10 @@ class GpuUse:
     Attributes:
         gpu: The whole GPU's name in the pool, whatever part of it was allocated.
         mode: GPU (whole, or a share by bytes), GPU_RATIO (a share by percent of memory) or MIG.
-        whole: Whether the claim takes all of the GPU's core: nobody else can be given a share of it.
+        whole: Whether the claim has the GPU alone: nobody else can be given a share of it.
         sharing: The sharing strategy with the settings that all users of one GPU must agree on, such as
             ``timeSlicing interval=Default``; empty for MIG.
-        core: Percent of the GPU's core, 1 to 100; None for MIG.
+        core: Percent of the GPU's core that is reserved, 0 to 100; None for MIG.
         memory_bytes: Memory in bytes, whichever way it was asked for; None where the GPU's is not known.
         placement: Of a MIG partition, its place.
         gpu_memory_bytes: All of the GPU's memory in bytes; None where it is not known.
@@ -44,15 +44,22 @@ class NicUse:
         nic: The PF's name in the pool, whatever part of it was allocated.
         vf: The VF's name in the pool, whether the claim named it or was given any one; None where the PF itself is
             given.
-        bandwidth: Of the PF, in bits per second, that the claim's share has; None where the PF is given whole, and for
-            VFs.
+        bandwidth: Of the PF, in bits per second, that the claim's share has, or that its VF has reserved; None where
+            that is said in percent, where the PF is given whole, and for a VF that has none of its own.
         nic_bandwidth: All of the PF's, in bits per second; None where it is not known.
+        bandwidth_ratio: The same as ``bandwidth`` in percent of the PF's; None where that is not None, and as there.
     """
 
     nic: DeviceName
     vf: DeviceName | None = None
     bandwidth: int | None = None
     nic_bandwidth: int | None = None
+    bandwidth_ratio: int | None = None
+
+    @property
+    def is_part(self) -> bool:
+        """Whether others can have a part of the same function: it is a share of the PF's bandwidth."""
+        return self.vf is None and (self.bandwidth is not None or self.bandwidth_ratio is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Simulates what a cluster would do with pods and claims, with the parts that run in one. Pure."""
 
 from driver.simulation.assumed import INTERFACES_ASSUMED, MAX_VFS, with_assumed_speed, with_assumed_vfs
+from driver.simulation.by_policy import Fragmented
 from driver.simulation.cluster import cluster_state, objects_of, slice_json
 from driver.simulation.plugin import ClaimOutcome
 from driver.simulation.run import PodOutcome, Simulation, simulate
@@ -12,6 +13,7 @@ __all__ = [
     "MAX_VFS",
     "Answer",
     "ClaimOutcome",
+    "Fragmented",
     "InputClaim",
     "PodOutcome",
     "SimulatedPod",

@@ -13,6 +13,7 @@ from driver.model.devices import DeviceName
 from driver.model.inventory import Inventory
 from driver.plan import IsolationHost, NicHost, PreparePlan, prepare_plan
 from driver.plan.effects import LendInterface
+from driver.plan.host import gpus_beside
 from driver.plan.sharing import refuse_overlap
 from driver.simulation.assumed import INTERFACES_ASSUMED, with_assumed_interfaces
 
@@ -67,6 +68,7 @@ class SimulatedPlugin:
         }
         self._host = replace(_HOST, policies=policies)
         self._taken_vfs: set[DeviceName] = set()
+        self._sharing: dict[DeviceName, str] = {}
         # By the names of what they hold: of thousands of claims a few meet at one device.
         self._prepared: defaultdict[str, dict[str, PreparePlan]] = defaultdict(dict)
 
@@ -75,7 +77,8 @@ class SimulatedPlugin:
         node = self._inventory.node
         nics = NicHost(taken_vfs=frozenset(self._taken_vfs), simulated=True)
         try:
-            plan = prepare_plan(claim, self._inventory, assume_minors=True, host=self._host, nics=nics)
+            host = replace(self._host, in_use=self._sharing)
+            plan = prepare_plan(claim, self._inventory, assume_minors=True, host=host, nics=nics)
             names = _held_names(plan)
             others = {uid: other for name in names for uid, other in self._prepared[name].items()}
             refuse_overlap(
@@ -88,6 +91,7 @@ class SimulatedPlugin:
         lent = {item.interface for item in plan.effects if isinstance(item, LendInterface) and item.interface}
         if lent - self._interfaces:
             plan = replace(plan, notes=(*plan.notes, INTERFACES_ASSUMED))
+        self._sharing |= gpus_beside("", plan.held_devices)
         for name in names:
             self._prepared[name][plan.claim.uid] = plan
         return ClaimOutcome(claim=claim, node=node, plan=plan)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from driver import DRIVER_NAME
 from driver.allocator import AllocationError, Allocator
+from driver.api.device_policies import DEFAULT_DEVICE_POLICIES, DevicePolicies
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.resource_v1 import (
@@ -32,6 +33,7 @@ from driver.explain.known.extended import Extended, extended_of
 from driver.explain.reasons import Reason
 from driver.layout.slices import resource_slices
 from driver.model.inventory import Inventory
+from driver.simulation.by_policy import Fragmented, PolicyPlacement
 from driver.simulation.extended import claim_made_for, with_claim
 from driver.simulation.plugin import ClaimOutcome, SimulatedPlugin
 from driver.simulation.workloads import UID_NAMESPACE, SimulatedPod, SimulationInput
@@ -72,6 +74,9 @@ class Simulation:
         outcomes: The claims' results, in the order in which pods name them.
         pods: The pods' results, in the order of the files.
         policies: The administrator's rules on how GPUs may be allocated.
+        device_policies: What the administrator knows of devices, and keeps off the offer.
+        fragmentation: Of the nodes in the end, by how many thousandths of free GPUs the placed pods could not use if
+            they came again; None where the first node that fits was taken.
     """
 
     inventories: tuple[Inventory, ...]
@@ -81,6 +86,8 @@ class Simulation:
     outcomes: tuple[ClaimOutcome, ...]
     pods: tuple[PodOutcome, ...]
     policies: GpuPolicies = DEFAULT_POLICIES
+    device_policies: DevicePolicies = DEFAULT_DEVICE_POLICIES
+    fragmentation: Fragmented | None = None
 
     @property
     def done(self) -> bool:
@@ -96,6 +103,8 @@ def simulate(
     *,
     policies: GpuPolicies = DEFAULT_POLICIES,
     nic_policies: NicPolicies = DEFAULT_NIC_POLICIES,
+    device_policies: DevicePolicies = DEFAULT_DEVICE_POLICIES,
+    policy: str = "",
     progress: Callable[[], None] = lambda: None,
 ) -> Simulation:
     """Publish the nodes' devices, allocate the claims, and plan what the nodes prepare.
@@ -106,13 +115,18 @@ def simulate(
         work: The pods and their claims. A claim that is allocated keeps its devices.
         policies: The administrator's rules on how GPUs may be allocated.
         nic_policies: The same for RDMA NICs.
+        device_policies: What the administrator knows of devices, and keeps off the offer.
+        policy: Places pods as Rootport's placement does by this policy; empty for the first node that fits.
         progress: Called for each node, and then for each pod.
     """
     slices: list[ResourceSlice] = []
     for inventory in inventories:
-        slices.extend(resource_slices(inventory, policies=policies, nic_policies=nic_policies))
+        slices.extend(
+            resource_slices(inventory, policies=policies, nic_policies=nic_policies, device_policies=device_policies)
+        )
         progress()
-    scheduler = _Scheduler(inventories, slices, classes, work.claims)
+    scheduler = _Scheduler(inventories, slices, classes, work.claims, policy)
+    scheduler.expect(work.pods)
     pods = []
     for pod in work.pods:
         pods.append(scheduler.place(pod))
@@ -126,6 +140,8 @@ def simulate(
         outcomes=tuple(scheduler.outcomes(plugins, pods)),
         pods=tuple(pods),
         policies=policies,
+        device_policies=device_policies,
+        fragmentation=scheduler.fragmentation(),
     )
 
 
@@ -138,6 +154,7 @@ class _Scheduler:
         slices: Sequence[ResourceSlice],
         classes: Sequence[DeviceClass],
         claims: Mapping[str, ResourceClaim],
+        policy: str,
     ) -> None:
         self._nodes = {inventory.node: node_named(inventory.node) for inventory in inventories}
         self._claims = dict(claims)
@@ -146,13 +163,26 @@ class _Scheduler:
         # Whom a claim is reserved for, in order, each found fast.
         self._users = {key: {_key(item): item for item in claim.status.reserved_for} for key, claim in claims.items()}
         numbers = itertools.count(1)
-        # Kubernetes draws them; here the same input gives the same bytes.
-        self._allocator = Allocator(
-            slices,
-            classes,
-            allocated=claims.values(),
-            new_share_id=lambda: str(uuid.uuid5(UID_NAMESPACE, f"share {next(numbers)}")),
+
+        def new_share_id() -> str:
+            # Kubernetes draws them; here the same input gives the same bytes.
+            return str(uuid.uuid5(UID_NAMESPACE, f"share {next(numbers)}"))
+
+        self._allocator = Allocator(slices, classes, allocated=claims.values(), new_share_id=new_share_id)
+        self._placement = (
+            PolicyPlacement(policy, slices, classes, list(self._nodes.values()), claims.values(), new_share_id)
+            if policy
+            else None
         )
+
+    def fragmentation(self) -> Fragmented | None:
+        """Return how fragmented the nodes are; None without a policy."""
+        return None if self._placement is None else self._placement.fragmentation()
+
+    def expect(self, pods: Iterable[SimulatedPod]) -> None:
+        """Say which pods will come."""
+        if self._placement is not None:
+            self._placement.expect(pods)
 
     def place(self, pod: SimulatedPod) -> PodOutcome:
         """Find the first node on which the pod's claims fit, all together."""
@@ -188,7 +218,7 @@ class _Scheduler:
             problem = _not_evaluated(pod, extended)
             return PodOutcome(pod=pod, reason=Reason.EXTENDED_RESOURCE_NOT_EVALUATED, problem=problem)
         claims = [self._claims[key] for key in wanted] + ([made] if made is not None else [])
-        outcome = self._allocated(pod, nodes, claims)
+        outcome = self._allocated(pod, nodes, claims, by_policy=made is None)
         if made is not None and outcome.node is not None:
             outcome = replace(outcome, pod=with_claim(pod, made))
         self._reserve(outcome)
@@ -224,11 +254,20 @@ class _Scheduler:
         for key in outcome.pod.claim_keys if outcome.node is not None else ():
             self._users.setdefault(key, {}).setdefault(_key(holder), holder)
 
-    def _allocated(self, pod: SimulatedPod, nodes: Sequence[str], claims: Sequence[ResourceClaim]) -> PodOutcome:
+    def _allocated(
+        self, pod: SimulatedPod, nodes: Sequence[str], claims: Sequence[ResourceClaim], *, by_policy: bool
+    ) -> PodOutcome:
+        """Allocate claims: by the policy, unless kube-scheduler makes one of them itself."""
         node = nodes[0] if nodes else None
         if claims:
+            placement = self._placement
             try:
-                fit = self._allocator.allocate_first((self._nodes[name] for name in nodes), claims)
+                if placement is not None and by_policy:
+                    fit = placement.place(pod, claims)
+                else:
+                    fit = self._allocator.allocate_first((self._nodes[name] for name in nodes), claims)
+                    if placement is not None and fit is not None:
+                        placement.took(claims, fit)
             except AllocationError as error:
                 # What kube-scheduler would report on the pod: this one cannot be placed, the others can.
                 return PodOutcome(pod=pod, problem=str(error))

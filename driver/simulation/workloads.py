@@ -187,7 +187,19 @@ class _Controllers:
         for wanted in workload.pods:
             name = self._unique(alike.namespace, wanted, self._pod_names)
             entries = tuple([self._entry(alike.namespace, name, entry) for entry in alike.claims])
-            state = _pod(alike.namespace, name, entries, uid=alike.uid, node=alike.node, containers=alike.containers)
+            state = _pod(
+                alike.namespace,
+                name,
+                entries,
+                uid=alike.uid,
+                node=alike.node,
+                containers=alike.containers,
+                node_selector=alike.node_selector,
+                affinity=alike.affinity,
+                tolerations=alike.tolerations,
+                gates=alike.gates,
+                needs=alike.needs,
+            )
             yield SimulatedPod(state=state, containers=workload.containers, unclaimed=workload.unclaimed)
 
     def _entry(self, namespace: str, pod: str, entry: PodClaim) -> PodClaim:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from driver.api.rootport_v1alpha1 import Device
+from driver.model.managed_nodes import TAINT
 from driver.objects.faults import PREPARE_CONDITIONS
 from driver.status.overview import DeviceOverview, NodeOverview, ReadyState, Usage, device_overview, is_available, total
 
@@ -29,11 +30,12 @@ _DIGITS: Final = re.compile(r"(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReadiness:
-    """Whether a node's plugin reports that it is ready, and whether it can prepare claims at all."""
+    """Whether a node's plugin reports that it is ready, whether it can prepare claims at all, and who allocates."""
 
     state: ReadyState
     reason: str = ""
     cannot_prepare: bool = False
+    managed: bool = False
 
 
 def node_readiness(inventory: Mapping[str, Any]) -> NodeReadiness:
@@ -47,23 +49,29 @@ def node_readiness(inventory: Mapping[str, Any]) -> NodeReadiness:
 
 
 def readiness(conditions: Iterable[Mapping[str, Any]], *, is_silent: bool, unreported: NodeReadiness) -> NodeReadiness:
-    """Return whether a node's plugin is ready, and whether it can prepare claims.
+    """Return whether a node's plugin is ready, whether it can prepare claims, and whether the node is managed.
 
     Args:
         conditions: The conditions of its NodeInventory.
         is_silent: Whether the plugin's heartbeats have ended.
         unreported: What to return if the plugin has not reported whether it is ready.
     """
-    if is_silent:
-        return NodeReadiness(state="Silent", reason=_SILENT)
     by_type = {item.get("type"): item for item in conditions}
+    # The controller says so of what it has published: controller/slices/reconciler.py.
+    managed = f"{TAINT}:NoSchedule" in str(by_type.get("Published", {}).get("message") or "")
+    if is_silent:
+        return NodeReadiness(state="Silent", reason=_SILENT, managed=managed)
     cannot = any(by_type.get(name, {}).get("status") == "False" for name in PREPARE_CONDITIONS)
     ready = by_type.get("Ready")
     if ready is None:
-        return replace(unreported, cannot_prepare=cannot)
-    if ready.get("status") == "True":
-        return NodeReadiness(state="Ready", cannot_prepare=cannot)
-    return NodeReadiness(state="NotReady", reason=str(ready.get("reason") or "NotReady"), cannot_prepare=cannot)
+        return replace(unreported, cannot_prepare=cannot, managed=managed)
+    is_ready = ready.get("status") == "True"
+    return NodeReadiness(
+        state="Ready" if is_ready else "NotReady",
+        reason="" if is_ready else str(ready.get("reason") or "NotReady"),
+        cannot_prepare=cannot,
+        managed=managed,
+    )
 
 
 def node_overviews(devices: Iterable[Device], readiness: Mapping[str, NodeReadiness]) -> tuple[NodeOverview, ...]:
@@ -81,10 +89,15 @@ def node_overviews(devices: Iterable[Device], readiness: Mapping[str, NodeReadin
         shown = tuple(sorted(map(device_overview, of_node[name]), key=_device_order))
         ready = readiness.get(name) or NodeReadiness(state="Silent", reason="NoInventory")
         if ready.state == "Ready" and any(device.reason == _SILENT for device in shown):
-            ready = NodeReadiness(state="Silent", reason=_SILENT)
+            ready = NodeReadiness(state="Silent", reason=_SILENT, managed=ready.managed)
         nodes.append(
             NodeOverview(
-                name=name, state=ready.state, reason=ready.reason, cannot_prepare=ready.cannot_prepare, devices=shown
+                name=name,
+                state=ready.state,
+                reason=ready.reason,
+                cannot_prepare=ready.cannot_prepare,
+                managed=ready.managed,
+                devices=shown,
             )
         )
     return tuple(nodes)

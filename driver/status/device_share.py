@@ -91,18 +91,20 @@ class Card:
             yield {self.type: Quantity.of(_percent(before + of, whole) - _percent(before, whole))}
 
     def _amounts(self, item: DeviceAllocation) -> DeviceAmounts:
-        is_vf = item.bandwidth is None and item.device != self.name
-        return DeviceAmounts(bandwidth=item.bandwidth, vfs=1 if is_vf else None)
+        is_vf = item.device != self.name
+        return DeviceAmounts(bandwidth=item.bandwidth, bandwidth_ratio=item.bandwidth_ratio, vfs=1 if is_vf else None)
 
     def _measure(self, amounts: DeviceAmounts) -> tuple[int, int]:
         """Return an amount of a NIC or FPGA and what all of it is; all of it where it is not given in parts."""
         capacity = (self.status.capacity if self.status else None) or DeviceAmounts()
-        if capacity.bandwidth and amounts.bandwidth:
-            return amounts.bandwidth.ceil(), capacity.bandwidth.ceil()
         if capacity.vfs and amounts.vfs:
             # VFs without device nodes can be given to nobody; while none can, such as on an unhealthy NIC, all count.
             allocatable = self.status.allocatable if self.status else None
             return amounts.vfs, (allocatable.vfs if allocatable else None) or capacity.vfs
+        if capacity.bandwidth and amounts.bandwidth:
+            return amounts.bandwidth.ceil(), capacity.bandwidth.ceil()
+        if capacity.bandwidth_ratio and amounts.bandwidth_ratio:
+            return amounts.bandwidth_ratio, capacity.bandwidth_ratio
         return _ALL, _ALL
 
     def _gpu(self, core: int | None, memory: Quantity | None) -> Resources:

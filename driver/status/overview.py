@@ -63,6 +63,7 @@ class DeviceOverview:
         core: A GPU's core, in percent.
         memory: A GPU's memory, in bytes.
         bandwidth: A NIC's bandwidth, in bits per second.
+        bandwidth_ratio: The same in percent, of a NIC whose speed is not known.
         vfs: A NIC's virtual functions.
         free_core: The core that one more share can get, in percent.
         free_memory: The memory that one more share or partition can get, in bytes.
@@ -83,6 +84,7 @@ class DeviceOverview:
     core: Usage | None = None
     memory: Usage | None = None
     bandwidth: Usage | None = None
+    bandwidth_ratio: Usage | None = None
     vfs: Usage | None = None
     free_core: int | None = None
     free_memory: int | None = None
@@ -92,7 +94,13 @@ class DeviceOverview:
     def to_wire(self) -> dict[str, Any]:
         """Return the overview as JSON; empty fields are left out, a usage is ``[used, total]``."""
         wire: dict[str, Any] = {"name": self.name, "type": self.type, "index": self.index, "state": self.state}
-        amounts = {name: getattr(self, name) for name in ("core", "memory", "bandwidth", "vfs")}
+        amounts = {
+            "core": self.core,
+            "memory": self.memory,
+            "bandwidth": self.bandwidth,
+            "bandwidthRatio": self.bandwidth_ratio,
+            "vfs": self.vfs,
+        }
         wire |= {name: [item.used, item.total] for name, item in amounts.items() if item is not None}
         optional = {
             "model": self.model,
@@ -119,6 +127,7 @@ class NodeOverview:
         reason: Why it is not; empty if it is.
         cannot_prepare: Whether its plugin can prepare no claim at all: its devices are tainted then. A plugin that is
             not ready for another reason goes on preparing claims.
+        managed: Whether Rootport's placement allocates its devices. That is no fault.
         devices: Its devices, in the inventory's order.
     """
 
@@ -126,6 +135,7 @@ class NodeOverview:
     state: ReadyState = "Ready"
     reason: str = ""
     cannot_prepare: bool = False
+    managed: bool = False
     devices: tuple[DeviceOverview, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
@@ -135,6 +145,8 @@ class NodeOverview:
             wire["reason"] = self.reason
         if self.cannot_prepare:
             wire["cannotPrepare"] = True
+        if self.managed:
+            wire["managed"] = True
         return wire | {"devices": [device.to_wire() for device in self.devices]}
 
 
@@ -158,7 +170,8 @@ def device_overview(device: Device) -> DeviceOverview:
         core=_percent(capacity, allocated),
         memory=_quantity("memory", capacity, allocated),
         bandwidth=_quantity("bandwidth", capacity, allocated),
-        vfs=_vfs(capacity, allocated),
+        bandwidth_ratio=_count("bandwidth_ratio", capacity, allocated),
+        vfs=_count("vfs", capacity, allocated),
         free_core=free.core if free else None,
         free_memory=free.memory.ceil() if free and free.memory is not None else None,
         free_profile=(free.profile if free else None) or "",
@@ -219,10 +232,11 @@ def _percent(capacity: DeviceAmounts | None, allocated: DeviceAmounts | None) ->
     return Usage(used=(allocated.core if allocated else None) or 0, total=capacity.core)
 
 
-def _vfs(capacity: DeviceAmounts | None, allocated: DeviceAmounts | None) -> Usage | None:
-    if capacity is None or capacity.vfs is None:
-        return None
-    return Usage(used=(allocated.vfs if allocated else None) or 0, total=capacity.vfs)
+def _count(
+    field: Literal["bandwidth_ratio", "vfs"], capacity: DeviceAmounts | None, allocated: DeviceAmounts | None
+) -> Usage | None:
+    total: int | None = getattr(capacity, field, None)
+    return None if total is None else Usage(used=getattr(allocated, field, None) or 0, total=total)
 
 
 def _quantity(

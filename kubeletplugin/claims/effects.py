@@ -16,7 +16,15 @@ from driver.api.claim_reference import ClaimReference
 from driver.errors import NodeError, RootportError
 from driver.model.devices import MigInstance
 from driver.plan.effects import CreateMigDevice, Effect, GpuEffect, LendInterface, RunMpsDaemon, SetTimeSlice
-from kubeletplugin.effects import EffectHangsError, EffectJournal, ExclusiveEffector, NewerJournalError
+from kubeletplugin.effects import (
+    EffectFailedError,
+    EffectHangsError,
+    EffectJournal,
+    ExclusiveEffector,
+    NewerJournalError,
+    NotLimited,
+    Outcome,
+)
 from kubeletplugin.internal_errors import guarded
 from kubeletplugin.state.entry import Entry
 from kubeletplugin.state.store import ClaimStore, OpenStore
@@ -56,7 +64,7 @@ class ClaimEffects:
 
     def do(
         self, claim: ClaimReference, effects: Sequence[Effect], targets: Collection[str], state: OpenStore
-    ) -> Mapping[Effect, MigInstance]:
+    ) -> Mapping[Effect, MigInstance | NotLimited]:
         """Do a claim's effects, after what former claims left on its devices is undone.
 
         Args:
@@ -66,7 +74,7 @@ class ClaimEffects:
             state: The open state.
 
         Returns:
-            The MIG devices, by the effect that makes them.
+            The MIG devices, and why VFs are not limited to their bandwidth, by the effect.
 
         Raises:
             NewerJournalError: A later version of Rootport has written down what the claim did.
@@ -89,9 +97,9 @@ class ClaimEffects:
         self._store.step("prepare: journal written")
         made = {}
         for effect in effects:
-            instance = self._do(claim, effect)
-            if instance is not None:
-                made[effect] = instance
+            outcome = self._do(claim, effect)
+            if outcome is not None:
+                made[effect] = outcome
             self._store.step("prepare: effect done")
         return made
 
@@ -135,6 +143,16 @@ class ClaimEffects:
         for effect in entry.effects:
             if isinstance(effect, RunMpsDaemon | LendInterface):
                 self._do(entry.claim, effect)
+
+    def restart(self, daemon: RunMpsDaemon, state: OpenStore) -> None:
+        """Start an MPS daemon again, once for all claims that have it; nothing where none has it any more.
+
+        Raises:
+            NodeError: It could not be started.
+        """
+        claims = (entry.claim for entry in state.entries.values() if daemon in entry.effects and state.holds(entry))
+        if (claim := next(claims, None)) is not None:
+            self._do(claim, daemon)
 
     def claims(self, state: OpenStore) -> tuple[str, ...]:
         """Return the UIDs of the claims that have effects or left some.
@@ -188,7 +206,9 @@ class ClaimEffects:
                 if isinstance(error, EffectHangsError):
                     break
         known = {device.mig_uuid for device in entry.devices}
-        return entry.state == "prepared" and any(instance.uuid not in known for instance in made if instance)
+        return entry.state == "prepared" and any(
+            outcome.uuid not in known for outcome in made if isinstance(outcome, MigInstance)
+        )
 
     def left_on(self, claim_uid: str, state: OpenStore) -> frozenset[str]:
         """Return the GPUs, and the functions of NICs, on which other claims left something that is not undone yet.
@@ -280,11 +300,14 @@ class ClaimEffects:
         except RootportError as error:
             raise _named(f"claim {claim}, device {effect.target}", error) from error
 
-    def _do(self, claim: ClaimReference, effect: Effect) -> MigInstance | None:
+    def _do(self, claim: ClaimReference, effect: Effect) -> Outcome:
         try:
             return self._effects.do(effect)
         except RootportError as error:
-            raise _named(f"claim {claim}, device {effect.target}", error) from error
+            failed = _named(f"claim {claim}, device {effect.target}", error)
+            if not isinstance(failed, EffectHangsError):  # of which the devices' health tells
+                failed = EffectFailedError(failed.message, hint=failed.hint, effect=effect, cause=error.message)
+            raise failed from error
 
     def _keep(self, claim: ClaimReference, effects: Sequence[Effect]) -> None:
         if effects:

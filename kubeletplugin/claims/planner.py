@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from driver import DRIVER_NAME
 from driver.adapters.nvml.driver_files import driver_files_are_there, find_driver_files, kernel_driver_version
 from driver.api.allocated_claim import AllocatedClaim
 from driver.errors import InputError, NodeError
+from driver.layout.strategies import offered_strategy
 from driver.model.devices import DeviceName, MigInstance
 from driver.model.inventory import Inventory
 from driver.plan import Decision, DriverFiles, IsolationHost, PreparePlan, decide, finish
@@ -34,7 +36,11 @@ _FRESH_S: Final = 60.0
 _THERE_S: Final = 1.0
 """Seconds for which driver files that were there are taken to be: pods start several at a time."""
 
+_NO_MPS: Final = (
+    "the node has no nvidia-cuda-mps-control: install it with the node's NVIDIA driver (package nvidia-compute-utils)"
+)
 _RUNTIME_ROOT: Final = "/run/rootport"
+_ALL_LIMITED: Final[Mapping[DeviceName, str]] = MappingProxyType({})
 
 
 class ClaimPlanner:
@@ -49,7 +55,7 @@ class ClaimPlanner:
         runtime_root: The host's folder for what lives until the next boot.
         hami_core: The host's path of HAMi-core's ``libvgpu.so``; None where the node has none.
         has_cni_plugin: Whether Rootport's CNI plugin is part of the node's network configuration, now.
-        gpu_policies: The file of the administrator's GpuPolicies; None: claims may share GPUs as they like.
+        gpu_policies: The file of the administrator's GpuPolicies; None for the defaults.
         clock: Seconds that never go back.
     """
 
@@ -70,7 +76,7 @@ class ClaimPlanner:
         self._no_policies: NoPolicies | None = None
         self._metadata_dir = metadata_dir
         self._runtime_root = runtime_root
-        self._hami_core = HamiCoreFile(roots.host, hami_core) if hami_core else None
+        self._hami_core = HamiCoreFile(roots, hami_core) if hami_core else None
         self._lock = threading.Lock()
         self._has_cni_plugin = has_cni_plugin
         self._clock = clock
@@ -78,13 +84,20 @@ class ClaimPlanner:
         self._looked_at = 0.0
         self._there_at = float("-inf")
 
-    def decide(self, claim: AllocatedClaim, inventory: Inventory, nics: NicHost) -> Decision:
+    def decide(
+        self,
+        claim: AllocatedClaim,
+        inventory: Inventory,
+        nics: NicHost,
+        gpus_in_use: Mapping[DeviceName, str] = MappingProxyType({}),
+    ) -> Decision:
         """Decide how to prepare a claim; nothing has been done when this fails.
 
         Args:
             claim: The claim.
             inventory: What the node has.
             nics: What claims hold of its NICs.
+            gpus_in_use: How other claims share its GPUs, by the GPU.
 
         Raises:
             RootportError: As :func:`driver.plan.decide` does; and NodeError where the claim has an NVIDIA GPU, or a
@@ -95,20 +108,29 @@ class ClaimPlanner:
         version = self._driver_version(inventory) if needed else None
         files = self._driver_files(version) if version else None
         nics = replace(nics, has_cni_plugin=self._has_cni_plugin())
-        host = self._isolation_host(version, files)
+        host = replace(self._isolation_host(version, files), in_use=gpus_in_use)
         if needed:  # else a mistake in the policies would keep a NIC from its claim
-            host = replace(host, policies=self._gpu_policies(claim))
+            host = replace(host, policies=self._gpu_policies(f"claim {claim.reference}"))
+        if files is not None and _may_use_hami_core(claim, host.policies):  # to look at the library may take a while
+            host = self._with_hami_core(host)
         decision = decide(claim, inventory, host=host, nics=nics)
         if files is None:
             self._refuse_nvidia(decision, version)
         return decision
 
-    def finish(self, decision: Decision, mig_devices: Mapping[DeviceName, MigInstance]) -> PreparePlan:
+    def finish(
+        self,
+        decision: Decision,
+        mig_devices: Mapping[DeviceName, MigInstance],
+        *,
+        not_limited: Mapping[DeviceName, str] = _ALL_LIMITED,
+    ) -> PreparePlan:
         """Make the plan for kubelet and runtime, after the decision's effects are done.
 
         Args:
             decision: From :meth:`decide`.
             mig_devices: What the effects have made, by the partition's name (:attr:`Decision.mig_effects`).
+            not_limited: Why VFs could not be limited to their bandwidth, by the function's name.
 
         Raises:
             RootportError: As :func:`driver.plan.finish` does.
@@ -121,12 +143,47 @@ class ClaimPlanner:
         return finish(
             decision,
             mig_devices=mig_devices,
+            not_limited=not_limited,
             driver_files=files,
             device_root=self._roots.device_root,
             metadata_root=str(self._metadata_dir),
         )
 
-    def _gpu_policies(self, claim: AllocatedClaim) -> GpuPolicies | None:
+    def strategy_problems(self, inventory: Inventory | None) -> Mapping[str, str]:
+        """Return what the node lacks for each strategy that its GPUs offer beside time slices; empty for nothing.
+
+        Args:
+            inventory: What the node has; None where that is not known yet.
+        """
+        if inventory is None:
+            return {}
+        try:
+            policies = self._gpu_policies("the node's GPUs")
+        except NodeError:
+            return {}  # logged where the policies are read; without a word the GPUs are not given
+        if policies is None:
+            return {}
+        offered = {
+            offered_strategy(gpu, policies.of(model=gpu.model, node=inventory.node, address=gpu.address))
+            for gpu in inventory.gpus
+        } - {"timeSlicing"}
+        if not offered:
+            return {}
+        version = self._driver_version(inventory)
+        files = self._driver_files(version) if version else None
+        if files is None:
+            return dict.fromkeys(offered, "the files of NVIDIA's driver are not on the node")
+        host = self._isolation_host(version, files)
+        problems = {}
+        if "mps" in offered:
+            problems["mps"] = "" if host.mps_control else _NO_MPS
+        if "hamiCore" in offered:
+            host = self._with_hami_core(host)
+            lacking = host.hami_core_problem or "the kubelet plugin is told of none (--hami-core)"
+            problems["hamiCore"] = "" if host.hami_core else f"HAMi-core's library cannot be used: {lacking}"
+        return problems
+
+    def _gpu_policies(self, what: object) -> GpuPolicies | None:
         """Return the policies in force; a file that became invalid changes nothing."""
         if self._policy_file is None:
             return None
@@ -149,7 +206,7 @@ class ClaimPlanner:
                     self._policies.reload()
             except InputError as error:
                 raise NodeError(
-                    f"claim {claim.reference}: how its GPU may be shared is not known: {error.message}",
+                    f"{what}: how its GPU may be shared is not known: {error.message}",
                     hint="the administrator's ConfigMap rootport-gpu-policies is wrong; the kubelet retries",
                 ) from error
             return self._policies.now
@@ -171,10 +228,15 @@ class ClaimPlanner:
             driver_version=version,
             nvidia_smi=programs.get("nvidia-smi"),
             mps_control=programs.get("nvidia-cuda-mps-control"),
-            hami_core=self._hami_core.found() if self._hami_core and files else None,
             runtime_root=self._runtime_root,
             files_root=str(self._metadata_dir),
         )
+
+    def _with_hami_core(self, host: IsolationHost) -> IsolationHost:
+        if self._hami_core is None:
+            return host
+        check = self._hami_core.checked()
+        return replace(host, hami_core=check.library, hami_core_problem=check.problem)
 
     def _driver_version(self, inventory: Inventory) -> str | None:
         versions = (gpu.driver_version for gpu in inventory.gpus if gpu.vendor == "nvidia")
@@ -200,6 +262,19 @@ class ClaimPlanner:
                 if self._files != known:
                     _LOG.info("looked for NVIDIA's driver files", extra={"version": version, "files": found})
             return self._files
+
+
+def _may_use_hami_core(claim: AllocatedClaim, policies: GpuPolicies | None) -> bool:
+    """Whether parameters of the claim or its classes, or the policies, mention the strategy."""
+    if policies is not None and any(policy.share_strategy == "hamiCore" for policy in policies.policies):
+        return True
+    entries = claim.status.allocation.devices.config if claim.status.allocation else ()
+    parameters = (entry.opaque.parameters for entry in entries if entry.opaque and entry.opaque.driver == DRIVER_NAME)
+    sharings = (found.get("sharing") for found in parameters if isinstance(found, dict))
+    return any(
+        isinstance(sharing, dict) and (sharing.get("strategy") == "hamiCore" or "hamiCore" in sharing)
+        for sharing in sharings
+    )
 
 
 def _names_nvidia_gpu(claim: AllocatedClaim, inventory: Inventory) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -12,15 +14,15 @@ from driver.adapters.host import HostRoot
 from driver.api.allocated_claim import AllocatedClaim
 from driver.api.claim_reference import ClaimReference
 from driver.errors import InputError, NodeError, RootportError
-from driver.model.devices import MigInstance
+from driver.model.devices import DeviceName, MigInstance
 from driver.model.inventory import Inventory
 from driver.plan import Decision, HeldDevice, PreparePlan
-from driver.plan.effects import Effect
-from driver.plan.host import nics_beside
+from driver.plan.effects import Effect, RunMpsDaemon
+from driver.plan.host import gpus_beside, nics_beside
 from driver.plan.sharing import refuse_overlap
 from kubeletplugin.claims.effects import ClaimEffects, Mended
 from kubeletplugin.claims.planner import ClaimPlanner
-from kubeletplugin.effects import ExclusiveEffector
+from kubeletplugin.effects import ExclusiveEffector, NotLimited
 from kubeletplugin.internal_errors import guarded
 from kubeletplugin.service import ClaimPrepared
 from kubeletplugin.state.entry import Entry
@@ -34,6 +36,17 @@ GetClaim: TypeAlias = Callable[[ClaimReference], AllocatedClaim]
 
 _LOG: Final = logging.getLogger(__name__)
 _LET_OTHERS_S: Final = 0.005
+
+
+class _Purpose(Enum):
+    """For whom a claim is prepared."""
+
+    KUBELET = "kubelet"
+    """The kubelet, which unprepares it later."""
+    KNOWN = "known"
+    """A claim that has an entry, which is planned anew."""
+    BINDING = "binding"
+    """kube-scheduler, which binds the pod once the claim is prepared."""
 
 
 class ClaimGoneError(InputError):
@@ -78,11 +91,42 @@ class Preparer:
         Returns:
             By claim UID, an entry for every claim asked for. A claim with an error has left nothing behind.
         """
-        return self._prepare(claims, only_known=False)
+        return self._prepare(claims, _Purpose.KUBELET)
+
+    def prepare_ahead(
+        self, claims: Mapping[ClaimReference, AllocatedClaim]
+    ) -> Mapping[str, ClaimPrepared | RootportError]:
+        """As :meth:`prepare`, before the kubelet asks: what is prepared so is planned anew when it does.
+
+        Until then :meth:`undo_ahead` can undo it. A claim's devices may be taken back and others given to it before the
+        kubelet hears of it, so its first call gets no remembered answer. What the kubelet has asked for is left to it.
+
+        Args:
+            claims: As they were just read from the API server.
+        """
+        answers: dict[str, ClaimPrepared | RootportError] = {}
+        try:
+            answers |= self._store.together(partial(self._from_claims, claims, purpose=_Purpose.BINDING))
+        except RootportError as error:
+            answers |= {claim.uid: error for claim in claims if claim.uid not in answers}
+        return answers
+
+    def undo_ahead(self, claims: Sequence[ClaimReference]) -> Mapping[str, RootportError | None]:
+        """As :meth:`unprepare`, but only for claims for which the kubelet has not asked meanwhile.
+
+        Raises:
+            NodeError: The state is not to be had.
+        """
+
+        def undo(state: OpenStore) -> dict[str, RootportError | None]:
+            mine = [claim for claim in claims if self._store.ahead.has(claim)]
+            return {claim.uid: self._removed(claim, state) for claim in mine}
+
+        return self._store.together(undo)
 
     def plan_anew(self, claims: Sequence[ClaimReference]) -> Mapping[str, ClaimPrepared | RootportError]:
         """As :meth:`prepare`, but only for claims that have an entry: what was unprepared meanwhile stays so."""
-        return self._prepare(claims, only_known=True)
+        return self._prepare(claims, _Purpose.KNOWN)
 
     def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, RootportError | None]:
         """Undo the preparation of claims, without hardware and API server; an unknown claim is undone already.
@@ -133,12 +177,22 @@ class Preparer:
             failed=tuple(error for part in parts for error in part.failed),
         )
 
+    def restart(self, daemon: RunMpsDaemon) -> None:
+        """Start an MPS daemon that has ended, where prepared claims have it, without the API server.
+
+        Raises:
+            NodeError: The state is not to be had, or the daemon could not be started.
+        """
+        with guarded("restart", f"the MPS daemon of {daemon.gpu}"), self._store.opened() as state:
+            self._effects.restart(daemon, state)
+
     def _removed(self, claim: ClaimReference, state: OpenStore) -> RootportError | None:
         former = state.entries.get(claim.uid)
         try:
             with guarded("unprepare", f"claim {claim}"):
                 if not self._effects.concern(claim.uid, state):
                     state.remove(claim)
+                    self._store.ahead.remove(claim)
                     return None
                 state.before_long_work()
                 state.remove_now(claim)
@@ -146,28 +200,30 @@ class Preparer:
             return error
         # After the entry: what a crash leaves then is a leftover, never a prepared claim without its effects.
         self._effects.settle(claim, state, former=former)
+        try:
+            self._store.ahead.remove(claim)
+        except RootportError as error:
+            return error
         return None
 
-    def _prepare(
-        self, claims: Sequence[ClaimReference], *, only_known: bool
-    ) -> dict[str, ClaimPrepared | RootportError]:
+    def _prepare(self, claims: Sequence[ClaimReference], purpose: _Purpose) -> dict[str, ClaimPrepared | RootportError]:
         answers: dict[str, ClaimPrepared | RootportError] = {}
         try:
             if known := [claim for claim in claims if self._store.may_have(claim.uid)]:
-                answers |= self._store.together(partial(self._from_state, known, only_known=only_known))
-            found = {claim.uid: self._read(claim, only_known) for claim in claims if claim.uid not in answers}
+                answers |= self._store.together(partial(self._from_state, known, purpose=purpose))
+            found = {claim.uid: self._read(claim, purpose) for claim in claims if claim.uid not in answers}
             answers |= {uid: item for uid, item in found.items() if isinstance(item, RootportError)}
             read = {
                 claim: item for claim in claims if not isinstance(item := found.get(claim.uid), RootportError | None)
             }
             if read:
-                answers |= self._store.together(partial(self._from_claims, read, only_known=only_known))
+                answers |= self._store.together(partial(self._from_claims, read, purpose=purpose))
         except RootportError as error:
             answers |= {claim.uid: error for claim in claims if claim.uid not in answers}
         return answers
 
     def _from_state(
-        self, claims: Sequence[ClaimReference], state: OpenStore, *, only_known: bool
+        self, claims: Sequence[ClaimReference], state: OpenStore, *, purpose: _Purpose
     ) -> dict[str, ClaimPrepared | RootportError]:
         """Return the answers that need no API server; the other claims must be read from it.
 
@@ -179,16 +235,17 @@ class Preparer:
             try:
                 with guarded("prepare", f"claim {claim}"):
                     entry = state.current(claim.uid)
-                    if entry is not None and (only_known or not entry.lent_to):
+                    is_known = entry is not None and (purpose is _Purpose.KNOWN or not entry.lent_to)
+                    if entry is not None and is_known and not self._store.ahead.has(claim):
                         answers[claim.uid] = self._again(entry, state)
             except RootportError as error:
                 answers[claim.uid] = error
         return answers
 
-    def _read(self, claim: ClaimReference, only_known: bool) -> AllocatedClaim | RootportError:  # noqa: FBT001
+    def _read(self, claim: ClaimReference, purpose: _Purpose) -> AllocatedClaim | RootportError:
         try:
             with guarded("prepare", f"claim {claim}"):
-                if not only_known:
+                if purpose is _Purpose.KUBELET:
                     self._store.wanted.add(claim)
                     self._store.step("prepare: begun")
                 return self._get_claim(claim)
@@ -196,31 +253,44 @@ class Preparer:
             return error
 
     def _from_claims(
-        self, claims: Mapping[ClaimReference, AllocatedClaim], state: OpenStore, *, only_known: bool
+        self, claims: Mapping[ClaimReference, AllocatedClaim], state: OpenStore, *, purpose: _Purpose
     ) -> dict[str, ClaimPrepared | RootportError]:
         return {
-            reference.uid: self._from_claim(reference, claim, state, only_known=only_known)
-            for reference, claim in claims.items()
+            reference.uid: self._from_claim(reference, claim, state, purpose) for reference, claim in claims.items()
         }
 
     def _from_claim(
-        self, reference: ClaimReference, claim: AllocatedClaim, state: OpenStore, *, only_known: bool
+        self, reference: ClaimReference, claim: AllocatedClaim, state: OpenStore, purpose: _Purpose
     ) -> ClaimPrepared | RootportError:
         try:
             with guarded("prepare", f"claim {reference}"):
-                return self._planned(reference, claim, state, only_known=only_known)
+                known = state.entries.get(reference.uid)
+                if purpose is _Purpose.BINDING and (known is None or not state.holds(known)):
+                    self._store.ahead.add(reference)  # under the lock: never beside what the kubelet has asked for
+                answer = self._planned(reference, claim, state, purpose)
+                if purpose is _Purpose.KUBELET:
+                    self._store.ahead.remove(reference)  # from now on the kubelet unprepares it
+                return answer
         except RootportError as error:
+            if purpose is _Purpose.BINDING and reference.uid not in state.entries:
+                with suppress(RootportError):  # a note without an entry is removed later as well
+                    self._store.ahead.remove(reference)
             return error
 
     def _planned(
-        self, reference: ClaimReference, claim: AllocatedClaim, state: OpenStore, *, only_known: bool
+        self, reference: ClaimReference, claim: AllocatedClaim, state: OpenStore, purpose: _Purpose
     ) -> ClaimPrepared:
         # The lock was let go: another call may have prepared the claim meanwhile, or unprepared it.
         entry = state.current(reference.uid)
-        if entry is not None and (not entry.lent_to or entry.lent_to == _pods(claim)):
+        is_ahead = self._store.ahead.has(reference)
+        if entry is not None and not is_ahead and (not entry.lent_to or entry.lent_to == _pods(claim)):
             return self._again(entry, state)
-        wanted = reference.uid in state.entries if only_known else self._store.wanted.has(reference)
-        if not wanted:
+        wanted = {
+            _Purpose.KUBELET: lambda: self._store.wanted.has(reference),
+            _Purpose.KNOWN: lambda: reference.uid in state.entries,
+            _Purpose.BINDING: lambda: is_ahead,
+        }
+        if not wanted[purpose]():
             raise _unprepared(reference)
         left = self._effects.left_on(reference.uid, state)
         held = self._held(state)
@@ -252,12 +322,13 @@ class Preparer:
         inventory = self._inventory()
         former = state.entries.get(uid)
         nics = nics_beside(uid, held, former.held_devices if former else ())
+        gpus = gpus_beside(uid, held)
         if left:
             try:
-                return self._planner.decide(claim, inventory, nics.with_taken(left))
+                return self._planner.decide(claim, inventory, nics.with_taken(left), gpus)
             except NodeError:
                 _LOG.debug("claim %s: planned on what has leftovers, too", claim.reference, exc_info=True)
-        return self._planner.decide(claim, inventory, nics)
+        return self._planner.decide(claim, inventory, nics, gpus)
 
     def _held(self, state: OpenStore) -> list[HeldDevice]:
         """Return what prepared claims hold; those of an earlier boot hold nothing."""
@@ -267,13 +338,19 @@ class Preparer:
     def _added(
         self,
         decision: Decision,
-        made: Mapping[Effect, MigInstance],
+        made: Mapping[Effect, MigInstance | NotLimited],
         add: Callable[[Entry], None],
         remove: Callable[[ClaimReference], None],
     ) -> ClaimPrepared:
         """Make the plan, now that its effects are done, and have it written."""
-        mig_devices = {name: made[effect] for name, effect in decision.mig_effects.items() if effect in made}
-        plan = self._planner.finish(decision, mig_devices=mig_devices)
+        by_effect = ((name, made.get(effect)) for name, effect in decision.mig_effects.items())
+        mig_devices = {name: outcome for name, outcome in by_effect if isinstance(outcome, MigInstance)}
+        not_limited = {
+            DeviceName(effect.target): outcome.reason
+            for effect, outcome in made.items()
+            if isinstance(outcome, NotLimited)
+        }
+        plan = self._planner.finish(decision, mig_devices=mig_devices, not_limited=not_limited)
         for note in plan.notes:
             _LOG.info("claim %s: %s", plan.claim, note)
         if plan.spec is None:

@@ -10,14 +10,14 @@ from typing import Final
 
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, NotFoundError, UnavailableError
-from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS
+from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS, JsonObject
 from driver.api.allocated_claim import AllocatedClaim
 from driver.api.claim_reference import ClaimReference
 from driver.api.strict import StrictError, read
 from driver.errors import InputError, NodeError
 from kubeletplugin.claims.preparer import ClaimGoneError
 
-__all__ = ["ClaimReader"]
+__all__ = ["ClaimReader", "allocated_claim"]
 
 _ERRORS_SHOWN: Final = 3
 
@@ -36,8 +36,17 @@ class ClaimReader:
         """Return the claim with that name and that UID.
 
         Raises:
-            ClaimGoneError: The API server says that there is none: deleted, or recreated under the same name.
+            ClaimGoneError: As for :meth:`stored`.
             InputError: It is no claim as this version of Rootport knows it.
+            NodeError: As for :meth:`stored`.
+        """
+        return allocated_claim(reference, self.stored(reference))
+
+    def stored(self, reference: ClaimReference) -> JsonObject:
+        """Return the claim with that name and that UID as the API server has it.
+
+        Raises:
+            ClaimGoneError: The API server says that there is none: deleted, or recreated under the same name.
             NodeError: The API server does not answer, or does not show it.
         """
         try:
@@ -58,23 +67,32 @@ class ClaimReader:
             ) from error
         except ApiServerError as error:
             raise self._refused(reference, error) from error
-        try:
-            # A newer API server may have fields that are not known here.
-            claim = read(AllocatedClaim, found, ignore_unknown=True)
-        except StrictError as error:
-            shown = "; ".join(map(str, error.errors[:_ERRORS_SHOWN]))
-            raise InputError(
-                f"claim {reference}: the API server's answer is no resource.k8s.io/v1 ResourceClaim: {shown}",
-                hint="is this Rootport made for this version of Kubernetes?",
-            ) from error
-        if claim.metadata.uid != reference.uid:
+        uid = str(found["metadata"].get("uid") or "")
+        if uid != reference.uid:
             raise ClaimGoneError(
-                f"claim {reference} was deleted and recreated under the same name: it now has UID {claim.metadata.uid}",
+                f"claim {reference} was deleted and recreated under the same name: it now has UID {uid}",
                 hint="delete the pod that still names the former claim",
             )
-        return claim
+        return found
 
     @staticmethod
     def _refused(reference: ClaimReference, error: ApiServerError) -> NodeError:
         hint = error.hint or "check that the plugin's service account may get resourceclaims in resource.k8s.io"
         return NodeError(f"claim {reference} cannot be read: {error.message}", hint=hint)
+
+
+def allocated_claim(reference: ClaimReference, stored: JsonObject) -> AllocatedClaim:
+    """Return a claim as it was read from the API server, as far as preparing it needs it.
+
+    Raises:
+        InputError: It is no claim as this version of Rootport knows it.
+    """
+    try:
+        # A newer API server may have fields that are not known here.
+        return read(AllocatedClaim, stored, ignore_unknown=True)
+    except StrictError as error:
+        shown = "; ".join(map(str, error.errors[:_ERRORS_SHOWN]))
+        raise InputError(
+            f"claim {reference}: the API server's answer is no resource.k8s.io/v1 ResourceClaim: {shown}",
+            hint="is this Rootport made for this version of Kubernetes?",
+        ) from error

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import NotFoundError, UnavailableError
-from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS
+from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS, JsonObject
 from driver.api.claim_reference import ClaimReference
 from driver.errors import NodeError, RootportError
-from kubeletplugin.claims.device_status import device_statuses, is_published
+from kubeletplugin.claims.device_status import device_statuses, failure_statuses, is_published
 from kubeletplugin.internal_errors import InternalError, guarded, summary
+from kubeletplugin.publish.conditions import ConditionReport, ConditionStatus, ConditionType
 from kubeletplugin.service import ClaimPrepared, ClaimService
 from kubeletplugin.state.entry import Entry
 
@@ -26,6 +27,19 @@ FIELD_MANAGER: Final = "rootport-claim-status"
 """The owner of the entries in ``status.devices`` by server-side apply; the same in every version."""
 
 _LOG: Final = logging.getLogger(__name__)
+_DROPPED: Final = ConditionReport(
+    type=ConditionType.DEVICE_STATUS_KEPT,
+    status=ConditionStatus.FALSE,
+    reason="Dropped",
+    message="no claim's status.devices says what was prepared, and whether its limits hold: the API server drops it, "
+    "its feature gate DRAResourceClaimDeviceStatus is off",
+)
+_KEPT: Final = ConditionReport(
+    type=ConditionType.DEVICE_STATUS_KEPT,
+    status=ConditionStatus.TRUE,
+    reason="Kept",
+    message="the API server keeps status.devices of claims again",
+)
 
 
 class _Published(NamedTuple):
@@ -42,6 +56,9 @@ class ClaimStatusPublisher:
     plugin each claim is read once. What this process has published is not checked again. Kubernetes itself removes the
     entries when the claim is deallocated.
 
+    An API server whose feature gate DRAResourceClaimDeviceStatus is off drops the entries and says nothing (it is on by
+    default since Kubernetes 1.33, and always on since 1.37): then the condition DeviceStatusKept does.
+
     Args:
         api: The API server.
         entries: All prepared claims. A claim that was prepared anew must be another object than before, and one that
@@ -49,6 +66,7 @@ class ClaimStatusPublisher:
         network: Returns the interfaces that were moved into a claim's pod, by the function's name in the pool; called
             only for claims that have such.
         wall: Returns the time of the conditions.
+        report: Receives the condition, once something was dropped.
     """
 
     def __init__(
@@ -58,11 +76,14 @@ class ClaimStatusPublisher:
         entries: Callable[[], Iterable[Entry]],
         network: Callable[[str], Mapping[str, InPod]] = lambda _: {},
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        report: Callable[[ConditionReport], None] = lambda _: None,
     ) -> None:
         self._api = api
         self._entries = entries
         self._network = network
         self._wall = wall
+        self._report = report
+        self._is_dropped = False
         self._done: dict[str, _Published] = {}
 
     def publish(self) -> None:
@@ -95,9 +116,43 @@ class ClaimStatusPublisher:
         if failures:
             raise summary(f"the status of {len(failures)} claims could not be written", failures)
 
+    def again(self, claim_uids: Iterable[str]) -> None:
+        """Have the next run write the status of some claims, whatever was written of them before."""
+        for uid in claim_uids:
+            self._done.pop(uid, None)
+
+    def put_failure(self, claim: JsonObject, reason: str, message: str) -> None:
+        """Write at once that a claim's devices cannot be prepared (KEP-5007).
+
+        Args:
+            claim: The claim as it was just read.
+            reason: Why not, in one CamelCase word.
+            message: Why not, for a person.
+
+        Raises:
+            NodeError: It could not be written.
+        """
+        metadata = claim["metadata"]
+        statuses = failure_statuses(claim, reason=reason, message=message, now=self._wall())
+        identity = {key: metadata[key] for key in ("name", "namespace", "uid")}
+        try:
+            self._api.apply(
+                RESOURCE_CLAIMS,
+                {"metadata": identity, "status": {"devices": statuses}},
+                field_manager=FIELD_MANAGER,
+                subresource="status",
+            )
+        except NotFoundError:
+            _LOG.debug("the claim is gone", extra={"claim": metadata["name"]})
+        except UnavailableError:
+            raise
+        except RootportError as error:
+            raise _hinted(error) from error
+
     def _publish(self, entry: Entry, network: Mapping[str, InPod]) -> None:
         devices = entry.answer.devices
-        if all(device.isolation is None and device.nic_use is None for device in devices):
+        # Without a read: whose devices never get an entry.
+        if not any(device.isolation or device.nic_use or device.admin_access for device in devices):
             return
         try:
             claim = self._api.get(RESOURCE_CLAIMS, entry.name, namespace=entry.namespace)
@@ -114,11 +169,17 @@ class ClaimStatusPublisher:
                 "metadata": {"name": entry.name, "namespace": entry.namespace, "uid": entry.uid},
                 "status": {"devices": statuses},
             }
-            self._api.apply(RESOURCE_CLAIMS, body, field_manager=FIELD_MANAGER, subresource="status")
+            stored = self._api.apply(RESOURCE_CLAIMS, body, field_manager=FIELD_MANAGER, subresource="status")
         except NotFoundError:
             _LOG.debug("the claim is gone", extra={"claim": str(entry.claim)})
             return
+        self._check(is_dropped=not (stored.get("status") or {}).get("devices"))
         _LOG.info("claim status written", extra={"claim": str(entry.claim), "devices": len(statuses)})
+
+    def _check(self, *, is_dropped: bool) -> None:
+        if is_dropped != self._is_dropped:
+            self._is_dropped = is_dropped
+            self._report(_DROPPED if is_dropped else _KEPT)
 
 
 def _hinted(error: RootportError) -> RootportError:
@@ -137,17 +198,24 @@ class NotifyingClaims:
     Args:
         claims: Does the work.
         on_prepared: Called after it; must not block, such as :meth:`kubeletplugin.loop.Loop.wake`.
+        on_refused: Called after a call that could not prepare a claim, where a retry helps: another claim may be in its
+            way. Must not block either.
     """
 
-    def __init__(self, claims: ClaimService, on_prepared: Callable[[], None]) -> None:
+    def __init__(
+        self, claims: ClaimService, on_prepared: Callable[[], None], on_refused: Callable[[], None] = lambda: None
+    ) -> None:
         self._claims = claims
         self._on_prepared = on_prepared
+        self._on_refused = on_refused
 
     def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, ClaimPrepared | RootportError]:
         """As :meth:`ClaimService.prepare`."""
         results = self._claims.prepare(claims)
         if any(isinstance(result, ClaimPrepared) for result in results.values()):
             self._on_prepared()
+        if any(isinstance(result, RootportError) and result.retry_helps for result in results.values()):
+            self._on_refused()
         return results
 
     def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, RootportError | None]:

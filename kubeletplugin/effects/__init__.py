@@ -4,12 +4,20 @@ A new sharing strategy that changes the node adds an effect to :mod:`driver.plan
 Each effect is journalled before it is begun and forgotten after it is undone (:mod:`kubeletplugin.state.journal`).
 """
 
-from kubeletplugin.effects.effector import EffectHangsError, Effector, ExclusiveEffector
+from kubeletplugin.effects.effector import (
+    EffectFailedError,
+    EffectHangsError,
+    Effector,
+    ExclusiveEffector,
+    NotLimited,
+    Outcome,
+)
 from kubeletplugin.effects.host_effects import HostEffects
 from kubeletplugin.state.journal import EffectJournal
 from kubeletplugin.state.journal_format import JournalEntry, NewerJournalError
 
 __all__ = [
+    "EffectFailedError",
     "EffectHangsError",
     "EffectJournal",
     "Effector",
@@ -17,4 +25,6 @@ __all__ = [
     "HostEffects",
     "JournalEntry",
     "NewerJournalError",
+    "NotLimited",
+    "Outcome",
 ]

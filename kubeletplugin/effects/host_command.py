@@ -21,7 +21,7 @@ from typing import BinaryIO, Final
 
 from driver.adapters.host import HostRoot
 from driver.errors import InputError, NodeError
-from kubeletplugin.effects.child_processes import bounded_output, ended, output_bytes
+from kubeletplugin.child_processes import bounded_output, ended, output_bytes
 from kubeletplugin.node.roots import Roots
 
 __all__ = ["Finished", "HostPrograms", "NoProgramError"]

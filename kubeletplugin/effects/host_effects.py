@@ -12,7 +12,6 @@ from functools import partial
 from typing import Final
 
 from driver.errors import NodeError, RootportError
-from driver.model.devices import MigInstance
 from driver.plan.effects import (
     ConfigureVf,
     CreateMigDevice,
@@ -23,7 +22,7 @@ from driver.plan.effects import (
     RunMpsDaemon,
     SetTimeSlice,
 )
-from kubeletplugin.effects.effector import EffectHangsError, Effector, ExclusiveEffector
+from kubeletplugin.effects.effector import EffectHangsError, Effector, ExclusiveEffector, Outcome
 from kubeletplugin.internal_errors import internal_error
 
 __all__ = ["HostEffects"]
@@ -81,7 +80,7 @@ class HostEffects:
         elif isinstance(effect, LendInterface):
             self._guarded(effect, "looking before", lambda: self._interfaces.refuse_others(effect))
 
-    def do(self, effect: Effect) -> MigInstance | None:
+    def do(self, effect: Effect) -> Outcome:
         """Do an effect; one that is there already is left as it is.
 
         Raises:
@@ -99,7 +98,7 @@ class HostEffects:
         """
         self._guarded(effect, "undoing", self._calls(effect)[1])
 
-    def _calls(self, effect: Effect) -> tuple[Callable[[], MigInstance | None], Callable[[], None]]:
+    def _calls(self, effect: Effect) -> tuple[Callable[[], Outcome], Callable[[], None]]:
         """Return what does the effect, and what undoes it."""
         match effect:
             case CreateMigDevice() | LeaveMigMode():
@@ -113,7 +112,7 @@ class HostEffects:
             case LendInterface():
                 return partial(self._interfaces.do, effect), partial(self._interfaces.undo, effect)
 
-    def _guarded(self, effect: Effect, doing: str, act: Callable[[], MigInstance | None]) -> MigInstance | None:
+    def _guarded(self, effect: Effect, doing: str, act: Callable[[], Outcome]) -> Outcome:
         what = f"{doing} {effect.kind}"
         card, why = ("GPU", _GPU_HANGS) if isinstance(effect, GpuEffect) else ("NIC", _NIC_HANGS)
         target = effect.target
@@ -136,8 +135,8 @@ class HostEffects:
             case BaseException() as error:
                 # A bug must keep neither a claim from being unprepared nor the others from being prepared.
                 raise internal_error("effects", f"{what} on {target}", error)
-            case instance:
-                return instance
+            case outcome:
+                return outcome
 
     def _ended(self, target: str) -> None:
         with self._lock:
@@ -151,10 +150,10 @@ _GPU_HANGS: Final = "NVML hangs on some broken GPUs: see nvidia-smi and dmesg on
 class _Call:
     """One effect in its thread."""
 
-    def __init__(self, act: Callable[[], MigInstance | None], *, ended: Callable[[], None]) -> None:
+    def __init__(self, act: Callable[[], Outcome], *, ended: Callable[[], None]) -> None:
         self._act = act
         self._ended = ended
-        self.outcome: MigInstance | BaseException | None = None
+        self.outcome: Outcome | BaseException = None
         self.done = threading.Event()
 
     def run(self) -> None:

@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from driver.model.devices import MigInstance
-from kubeletplugin.effects.effector import Effector, ExclusiveEffector
+from kubeletplugin.effects.effector import Effector, ExclusiveEffector, Outcome
 
 __all__ = ["LazyEffector", "LazyExclusiveEffector"]
 
@@ -38,7 +37,7 @@ class LazyEffector(Generic[_Effect]):
     def __init__(self, make: Callable[[], Effector[_Effect]]) -> None:
         self._effector = _Late(make)
 
-    def do(self, effect: _Effect) -> MigInstance | None:
+    def do(self, effect: _Effect) -> Outcome:
         """As :meth:`Effector.do`."""
         return self._effector().do(effect)
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kubeletplugin.effects.child_processes import ended
+from kubeletplugin.child_processes import ended
 
 __all__ = ["MpsProcesses", "mps_processes"]
 
@@ -47,9 +47,11 @@ class MpsProcesses:
 
     def __init__(self, found: Collection[_Found]) -> None:
         self._handles = tuple(process.handle for process in found)
-        ages = [process.age_s for process in found if process.program == _DAEMON]
-        self.daemon = bool(ages)
-        self.daemon_age_s = max(ages, default=0.0)
+        # The oldest is the daemon: commands to it are the same program.
+        daemons = [process for process in found if process.program == _DAEMON]
+        self._daemon = max(daemons, key=lambda process: process.age_s, default=None)
+        self.daemon = self._daemon is not None
+        self.daemon_age_s = self._daemon.age_s if self._daemon else 0.0
 
     def __bool__(self) -> bool:
         """Whether there was any."""
@@ -59,6 +61,10 @@ class MpsProcesses:
         """Wait until all have ended; return whether they have."""
         deadline = time.monotonic() + timeout_s
         return all(ended(handle, deadline - time.monotonic()) for handle in self._handles)
+
+    def daemon_handle(self) -> int | None:
+        """Return a pidfd of the daemon, which the caller closes; None where it does not run."""
+        return os.dup(self._daemon.handle) if self._daemon else None
 
     def terminate(self) -> None:
         """Send SIGTERM to all."""

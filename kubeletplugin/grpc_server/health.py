@@ -20,10 +20,11 @@ import grpc
 from kubeletplugin.operation import Operation, log_line
 from kubeletplugin.protocol import dra_health_v1_pb2 as protocol
 from kubeletplugin.protocol import dra_health_v1_pb2_grpc as protocol_grpc
-from kubeletplugin.service import DeviceHealth, HealthSource
+from kubeletplugin.service import DeviceHealth, HealthSource, StreamListener
 
-__all__ = ["ALPHA_SERVICE", "MAX_STREAMS", "HealthFeed", "ResourceHealth", "add_to_server"]
+__all__ = ["ALPHA_SERVICE", "MAX_STREAMS", "SERVICE", "HealthFeed", "ResourceHealth", "add_to_server"]
 
+SERVICE: Final = "v1.DRAResourceHealth"
 ALPHA_SERVICE: Final = "v1alpha1.DRAResourceHealth"
 
 MAX_STREAMS: Final = 4
@@ -115,16 +116,24 @@ class ResourceHealth(protocol_grpc.DRAResourceHealthServicer):
 
     Args:
         feed: What to stream.
+        listener: Learns of the streams.
     """
 
-    def __init__(self, feed: HealthFeed) -> None:
+    def __init__(self, feed: HealthFeed, listener: StreamListener | None = None) -> None:
         self._feed = feed
+        self._listener = listener
         self._streams = threading.BoundedSemaphore(MAX_STREAMS)
 
     def NodeWatchResources(  # noqa: N802 - the protocol's name
         self, request: protocol.NodeWatchResourcesRequest, context: grpc.ServicerContext
     ) -> Iterator[protocol.NodeWatchResourcesResponse]:
         """Stream the complete list at every change and at intervals; the stream ends when the plugin stops."""
+        yield from self.stream(SERVICE, request, context)
+
+    def stream(
+        self, service: str, request: protocol.NodeWatchResourcesRequest, context: grpc.ServicerContext
+    ) -> Iterator[protocol.NodeWatchResourcesResponse]:
+        """As :meth:`NodeWatchResources`, of this service."""
         del request
         if not self._streams.acquire(blocking=False):
             message = f"{MAX_STREAMS} health streams are open already: close one"
@@ -138,7 +147,9 @@ class ResourceHealth(protocol_grpc.DRAResourceHealthServicer):
         # An operation's block may not be left in another thread than it was entered, which a stream could be.
         operation = Operation("NodeWatchResources")
         messages = 0
-        _LOG.info("%s", log_line(event="health-stream-opened", call=operation.name, op=operation.id))
+        _LOG.info("%s", log_line(event="health-stream-opened", call=operation.name, op=operation.id, service=service))
+        if self._listener is not None:
+            self._listener.opened(service)
         try:
             if not context.add_callback(end):
                 return
@@ -147,6 +158,8 @@ class ResourceHealth(protocol_grpc.DRAResourceHealthServicer):
                 yield response
         finally:
             self._streams.release()
+            if self._listener is not None:
+                self._listener.closed(service)
             fields = {"call": operation.name, "op": operation.id, "messages": messages}
             _LOG.info("%s", log_line(event="health-stream-closed", **fields))
 
@@ -155,7 +168,7 @@ def add_to_server(health: ResourceHealth, server: grpc.Server) -> None:
     """Serve both versions: on the wire they differ in the service's name alone."""
     protocol_grpc.add_DRAResourceHealthServicer_to_server(health, server)
     alpha = grpc.unary_stream_rpc_method_handler(
-        health.NodeWatchResources,
+        partial(health.stream, ALPHA_SERVICE),
         request_deserializer=protocol.NodeWatchResourcesRequest.FromString,
         response_serializer=protocol.NodeWatchResourcesResponse.SerializeToString,
     )

@@ -30,7 +30,7 @@ from kubeletplugin.grpc_server.sockets import PluginSocket, any_is_served, remov
 from kubeletplugin.operation import log_line
 from kubeletplugin.protocol import dra_v1_pb2_grpc, dra_v1beta1_pb2_grpc
 from kubeletplugin.protocol import plugin_registration_v1_pb2_grpc as registration_grpc
-from kubeletplugin.service import ClaimService, HealthSource, RegistrationListener
+from kubeletplugin.service import ClaimService, HealthSource, RegistrationListener, StreamListener
 from kubeletplugin.state.file_lock import FileLock
 
 __all__ = ["SUPPORTED_VERSIONS", "PluginServer"]
@@ -63,6 +63,7 @@ class PluginServer:
         claims: Prepares and unprepares.
         health: The source of the health that is streamed.
         listener: Receives the kubelet's answer to the registration.
+        streams: Learns of the streams of health.
         plugin_dir: The folder of the DRA socket: absolute, the same path for the kubelet; made where missing.
         registry_dir: The kubelet's folder for registration sockets.
         instance: Names this instance among those of this node: the pod's UID; a DNS label.
@@ -77,6 +78,7 @@ class PluginServer:
         claims: ClaimService,
         health: HealthSource,
         listener: RegistrationListener,
+        streams: StreamListener | None = None,
         plugin_dir: Path,
         registry_dir: Path,
         instance: str,
@@ -99,7 +101,7 @@ class PluginServer:
             _prepare_in(servicer, self._prepare_pool)
         dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(plugin, self._server)
         dra_v1beta1_pb2_grpc.add_DRAPluginServicer_to_server(beta, self._server)
-        add_to_server(ResourceHealth(self._feed), self._server)
+        add_to_server(ResourceHealth(self._feed, streams), self._server)
         registration = Registration(endpoint=self.endpoint, listener=listener)
         registration_grpc.add_RegistrationServicer_to_server(registration, self._server)
 

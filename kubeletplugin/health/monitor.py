@@ -141,6 +141,16 @@ class HealthMonitor:
             with suppress(RootportError), guarded("health", "errors that NVIDIA's driver reported"):
                 self._observe(inventory, events=events)
 
+    def report(self, fault: Fault) -> None:
+        """Update the health after a device has failed at what was asked of it.
+
+        If that cannot be written down, the next reading tries again, and raises.
+        """
+        inventory = self._inventory()
+        if inventory is not None:
+            with suppress(RootportError), guarded("health", f"a failure of {fault.device}"):
+                self._observe(inventory, failures=[fault])
+
     def recover(self, annotation: str) -> None:
         """Apply an administrator's annotation (:data:`driver.health.recovered.RECOVERED_ANNOTATION`).
 
@@ -168,6 +178,7 @@ class HealthMonitor:
         gpus: tuple[GpuReading, ...] | None = None,
         nics: tuple[NicReading, ...] | None = None,
         events: Sequence[XidEvent] = (),
+        failures: Sequence[Fault] = (),
     ) -> None:
         with self._lock:
             now = self._now()
@@ -183,6 +194,7 @@ class HealthMonitor:
                 gpus=gpus,
                 nics=nics,
                 events=events,
+                failures=failures,
                 recovered=self._recovered,
             )
             after = self._health, self._gpus is None or self._nics is None

@@ -9,7 +9,7 @@ from typing import Final
 
 from driver.health.flapping import Damping
 from driver.model.devices import DeviceName
-from driver.model.health import LINK_DOWN_FAULT, NodeHealth
+from driver.model.health import LINK_DOWN_FAULT, Fault, NodeHealth
 from kubeletplugin.health.fault_history_file import FaultHistoryFile
 from kubeletplugin.health.hardware import HostReader
 from kubeletplugin.health.monitor import HealthMonitor
@@ -79,6 +79,11 @@ class HealthWatch:
     def published(self) -> NodeHealth | None:
         """Return the health to publish; None if the published one is to stay."""
         return self.monitor.settled_health() if self.loops else NodeHealth()
+
+    def report(self, fault: Fault) -> None:
+        """As :meth:`HealthMonitor.report`."""
+        if self.loops:
+            self.monitor.report(fault)
 
     def recover(self, annotation: str) -> None:
         """As :meth:`HealthMonitor.recover`."""

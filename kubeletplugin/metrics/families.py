@@ -8,6 +8,7 @@ from typing import Final
 from driver.model.devices import Fpga, Gpu, RdmaNic
 from driver.model.health import Effect
 from driver.status.metric_family import Family, family
+from kubeletplugin.metrics.otel_families import otel_families
 from kubeletplugin.metrics.readings import reading_families
 from kubeletplugin.metrics.share_families import share_families
 from kubeletplugin.metrics.snapshot import NodeSnapshot
@@ -23,6 +24,7 @@ def node_families(snapshot: NodeSnapshot) -> Iterator[Family]:
     yield from _device_families(snapshot)
     yield from share_families(snapshot)
     yield from reading_families(snapshot)
+    yield from otel_families(snapshot)
     yield from _plugin_families(snapshot)
 
 

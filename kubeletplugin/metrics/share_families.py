@@ -35,7 +35,7 @@ def share_families(snapshot: NodeSnapshot) -> Iterator[Family]:
     yield family(
         "gauge",
         "rootport_share_core_ratio",
-        "Part of the GPU's compute that the claim has, from 0 to 1. A series for each container that has the claim.",
+        "Part of the GPU's core that the claim reserves, from 0 to 1. A series for each container that has the claim.",
         _SHARE,
         _each(snapshot, lambda share: share.core),
     )
@@ -68,10 +68,10 @@ def _sums(snapshot: NodeSnapshot) -> Iterator[Family]:
     yield family(
         "gauge",
         "rootport_device_core_allocated_ratio",
-        "Part of the GPU's compute that prepared claims have, from 0 to 1.",
+        "Part of the GPU's core that prepared claims reserve, from 0 to 1; above 1 where GpuPolicies promise it twice.",
         _DEVICE,
         # Thirds and sevenths may add up to a little more than 1.
-        (((node, gpu.name), min(round(core.get(gpu.name, 0.0), 6), 1.0)) for gpu in gpus),
+        (((node, gpu.name), round(core.get(gpu.name, 0.0), 6)) for gpu in gpus),
     )
     yield family(
         "gauge",

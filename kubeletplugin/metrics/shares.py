@@ -78,8 +78,7 @@ def _share(entry: Entry, device: PreparedDevice, parts: Mapping[str, Allocatable
     elif nic_use is not None:
         whole = nic_use.nic
         partition = nic_use.vf or ""
-        is_part = nic_use.bandwidth is not None and nic_use.bandwidth < (nic_use.nic_bandwidth or 0)
-        mode = "vf" if partition else "shared" if is_part else "whole"
+        mode = "vf" if partition else "shared" if nic_use.is_part else "whole"
     return Share(
         device=whole,
         namespace=entry.namespace,

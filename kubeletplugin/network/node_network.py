@@ -46,6 +46,8 @@ class NodeNetwork:
         on_change: Called after the interfaces of a pod were moved; must not block.
         on_unchained: Called when a claim finds the CNI plugin taken out of the node's network since the last
             :meth:`check`; must not block.
+        lends_default_route: Returns whether a function of a NIC, by its name in the pool, may be lent although the
+            node's default route goes through its interface.
 
     Raises:
         InputError: The root of the host's devices does not exist.
@@ -61,11 +63,13 @@ class NodeNetwork:
         config_file: str | None = None,
         on_change: Callable[[], None],
         on_unchained: Callable[[], None] = lambda: None,
+        lends_default_route: Callable[[str], bool] = lambda _function: False,
     ) -> None:
         self._roots = roots
         self._state_dir = roots.devices().path / _STATE
         self._on_change = on_change
         self._on_unchained = on_unchained
+        self._lends_default_route = lends_default_route
         self._was_chained = False
         self._lock = threading.Lock()
         self._made: InterfaceLender | None = None
@@ -166,6 +170,15 @@ class NodeNetwork:
         """
         return self._lender().network_data(claim_uid) if self._records() else {}
 
+    def next_hops(self) -> frozenset[str]:
+        """Return the interfaces through which the host's default routes go; none where that cannot be told."""
+        from kubeletplugin.network.netdev.lender import HOST_NETNS  # noqa: PLC0415 - see above
+        from kubeletplugin.network.netdev.next_hops import next_hops  # noqa: PLC0415
+
+        with self._lock:
+            links = self._shared_links()
+        return next_hops(links, HOST_NETNS)
+
     def _has_records(self) -> bool:
         try:
             return bool(self._records())
@@ -185,7 +198,12 @@ class NodeNetwork:
 
         with self._lock:
             if self._made is None:
-                self._made = InterfaceLender(self._roots, state_dir=self._state_dir, links=self._shared_links())
+                self._made = InterfaceLender(
+                    self._roots,
+                    state_dir=self._state_dir,
+                    links=self._shared_links(),
+                    lends_default_route=self._lends_default_route,
+                )
             return self._made
 
     def _vf_configurer(self) -> Effector[ConfigureVf]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,8 @@ from driver.adapters.host import HostRoot
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.adapters.machines import live
 from driver.adapters.nvml import discovery as nvml
+from driver.adapters.sysfs.default_route import with_default_route
+from driver.adapters.sysfs.reader import SysfsReader
 from driver.errors import NodeError, RootportError
 from driver.layout.left_out import left_out_notes
 from driver.model.devices import Gpu
@@ -76,6 +78,7 @@ def discover(
     own_partitions: Callable[[], OwnPartitions] = frozenset,
     lent: Callable[[], frozenset[str]] = frozenset,
     lent_names: Callable[[], Mapping[str, LentNames]] = dict,
+    next_hops: Callable[[], Collection[str]] = tuple,
 ) -> DiscoveredNode:
     """Discover the node's devices.
 
@@ -90,6 +93,7 @@ def discover(
         own_partitions: Returns the MIG devices that Rootport makes, which are no part of a GPU's static layout.
         lent: As for :func:`driver.adapters.machines.live.read`.
         lent_names: Returns the names that the lender's records have for them; some may be missing.
+        next_hops: As for :func:`driver.adapters.sysfs.default_route.with_default_route`.
 
     Raises:
         RootportError: sysfs cannot be read.
@@ -118,6 +122,8 @@ def discover(
         found, cut_up = without_cut_up_gpus(found, {part.gpu for part in report.partitions_left_out})
     unseen, outdated = _unseen(roots, own, blind, failure) if blind else (None, False)
     inventory, missing = with_device_nodes(found, roots.devices(), roots.nvidia_devices())
+    reader = SysfsReader.open(roots.hardware.fresh())
+    inventory = replace(inventory, nics=with_default_route(reader, inventory.nics, next_hops=next_hops))
     known = lent_names() if reading.lent else {}
     return DiscoveredNode(
         inventory=inventory,

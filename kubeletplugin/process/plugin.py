@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -21,10 +21,14 @@ from driver.adapters.http.probe_server import ProbeServer
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.errors import RootportError
 from driver.model.health import NodeHealth
+from driver.model.inventory import Inventory
+from kubeletplugin.claims.ahead import PrepareAhead
+from kubeletplugin.claims.announced import AnnouncedClaims
 from kubeletplugin.claims.reader import ClaimReader
 from kubeletplugin.claims.recovery import Reconciler, recover
 from kubeletplugin.claims.status import ClaimStatusPublisher, NotifyingClaims
 from kubeletplugin.claims.timed import TimedClaims
+from kubeletplugin.effects.mps_watch import MpsWatch
 from kubeletplugin.grpc_server import PluginServer
 from kubeletplugin.health import HEALTH_FILE, FaultHistoryFile, HealthWatch
 from kubeletplugin.health.pod_status import DevicesHealth
@@ -33,12 +37,13 @@ from kubeletplugin.loop import Loop
 from kubeletplugin.metrics import NodeMetrics
 from kubeletplugin.metrics.pod_resources import PodResources
 from kubeletplugin.network.node_network import NodeNetwork
+from kubeletplugin.node.default_route_policy import DefaultRoutePolicy
 from kubeletplugin.node.discovery import Discovery, discover
 from kubeletplugin.node.roots import Roots
 from kubeletplugin.options import Options
 from kubeletplugin.process.loops import PluginLoops
 from kubeletplugin.process.prepared import PreparedClaims
-from kubeletplugin.process.preparing import make_preparer
+from kubeletplugin.process.preparing import make_planner, make_preparer
 from kubeletplugin.publish.conditions import (
     ConditionReport,
     ConditionReports,
@@ -46,6 +51,7 @@ from kubeletplugin.publish.conditions import (
     ConditionType,
     FailingLoops,
 )
+from kubeletplugin.publish.health_watched import HealthWatched
 from kubeletplugin.publish.heartbeat import Heartbeat
 from kubeletplugin.publish.host_checks import HostChecks
 from kubeletplugin.publish.inventory import NodePublisher
@@ -89,6 +95,7 @@ class Plugin:
         self._store = ClaimStore(
             plugin_dir=options.plugin_dir, cdi_dir=options.cdi_dir, instance=options.instance, boot_id=boot_id
         )
+        lends_default_route = DefaultRoutePolicy(options.device_policies, self._latest_inventory).lends
         self._network = NodeNetwork(
             roots,
             config_dir=options.cni_conf_dir,
@@ -97,6 +104,7 @@ class Plugin:
             program=options.cni_program,
             on_change=self._network_changed,
             on_unchained=self._network_unchained,
+            lends_default_route=lends_default_route,
         )
         self._claims = PreparedClaims(self._store, options.node, lent=self._network.lent)
         self._discovery = self._make_discovery(roots)
@@ -115,16 +123,25 @@ class Plugin:
             reports=self._reports,
             on_change=self._reports_changed,
         )
+        planner = make_planner(options, roots, store=self._store, network=self._network)
         self._checks = HostChecks(
             self._api,
             node=options.node,
             cdi_folder=options.cdi_dir,
             state_folder=options.plugin_dir,
             check_network=self._network.check,
+            strategy_problems=lambda: planner.strategy_problems(self._discovery.latest()),
             reports=self._reports,
             take_rivals=self._rivals.take,
         )
         self._rival_watch = RivalWatch(self._api, node=options.node, on_change=self._rivals_may_change)
+        self._announced = AnnouncedClaims(
+            self._api,
+            node=options.node,
+            types=options.prepare_before_binding,
+            on_change=self._claims_announced,
+            on_watching=self._reports_changed,
+        )
         self._publisher = NodePublisher(
             self._api,
             node=options.node,
@@ -136,6 +153,7 @@ class Plugin:
             on_told=self._rivals_told,
             recovered=self._watch.recover,
             former_rivals=self._rivals.take_former,
+            prepares_before_binding=self._announced.types,
         )
         self._heartbeat = Heartbeat(
             self._api,
@@ -146,9 +164,22 @@ class Plugin:
         )
         read_claim = ClaimReader(self._api)
         preparer = make_preparer(
-            options, roots, store=self._store, network=self._network, discovery=self._discovery, get_claim=read_claim
+            planner, roots, store=self._store, network=self._network, discovery=self._discovery, get_claim=read_claim
         )
-        status = ClaimStatusPublisher(self._api, entries=self._claims.entries, network=self._network.of_claim)
+        status = ClaimStatusPublisher(
+            self._api, entries=self._claims.entries, network=self._network.of_claim, report=self._reports.report
+        )
+        self._ahead = PrepareAhead(
+            node=options.node,
+            store=self._store,
+            preparer=preparer,
+            reader=read_claim,
+            announced=self._announced.claims,
+            on_prepared=self._prepared_ahead,
+            put_failure=status.put_failure,
+            on_fault=self._watch.report,
+        )
+        self._status = status
         self._loops = PluginLoops(
             options,
             make_loop,
@@ -159,12 +190,16 @@ class Plugin:
             heartbeat=self._heartbeat,
             reconciler=Reconciler(store=self._store, preparer=preparer, get_claim=read_claim),
             claim_status=status,
+            ahead=self._ahead,
+            mps=MpsWatch(roots, effects=self._claims.effects, start=preparer.restart),
         )
-        timed = TimedClaims(NotifyingClaims(preparer, self._loops.claim_status.wake))
+        timed = TimedClaims(NotifyingClaims(preparer, self._loops.claim_status.wake, self._claim_refused))
+        self._health_watched = HealthWatched(self._reports)
         self._server = PluginServer(
             claims=timed,
             health=self._health,
             listener=self,
+            streams=self._health_watched,
             plugin_dir=options.plugin_dir,
             registry_dir=options.registry_dir,
             instance=options.instance,
@@ -182,6 +217,7 @@ class Plugin:
                 own_partitions=self._store.journal.own_partitions,
                 lent=self._claims.functions_in_pods,
                 lent_names=self._network.lent_names,
+                next_hops=self._network.next_hops,
             ),
             reports=self._reports,
             on_change=self._discovered,
@@ -237,6 +273,7 @@ class Plugin:
         for loop in (*self._watch.loops, *self._loops.api):
             loop.start()
         self._rival_watch.start()
+        self._announced.start()
 
     def _start_serving(self) -> None:
         _LOG.info("recovered", extra={"report": recover(self._store)})
@@ -256,8 +293,10 @@ class Plugin:
         self._serving = False
         self._patience.cancel()
         self._server.stop(_CALLS_S)
+        self._health_watched.stop()
         self._watch.stop()
         self._rival_watch.stop()
+        self._announced.stop()
         for loop in (self._loops.discovery, *self._loops.api):
             loop.stop(0)
         for loop in self._loops.api:
@@ -273,6 +312,7 @@ class Plugin:
         self._registered = ok
         if ok:
             report = _registration(ConditionStatus.TRUE, "Registered", "the kubelet has registered the driver")
+            self._health_watched.registered()
         else:
             message = f"the kubelet refused the driver: {error}; it tries again"
             report = _registration(ConditionStatus.FALSE, "Refused", message)
@@ -287,6 +327,21 @@ class Plugin:
 
     def _rivals_may_change(self) -> None:
         self._loops.checks.wake()
+
+    def _claims_announced(self) -> None:
+        self._loops.ahead.wake()
+
+    def _prepared_ahead(self, claim_uids: Iterable[str]) -> None:
+        self._status.again(claim_uids)
+        self._loops.claim_status.wake()
+
+    def _claim_refused(self) -> None:
+        if self._options.prepare_before_binding:  # what was prepared ahead may be in its way
+            self._ahead.look_soon()
+            self._loops.ahead.wake()
+
+    def _latest_inventory(self) -> Inventory | None:
+        return self._discovery.latest()  # which is made after the network that asks for it
 
     def _network_changed(self) -> None:
         self._loops.claim_status.wake()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from driver.errors import RootportError
+from driver.plan.effects import Effect
 from kubeletplugin.state.entry import Entry
 from kubeletplugin.state.store import ClaimStore
 
@@ -41,6 +42,14 @@ class PreparedClaims:
         """
         return [entry for entry in self.entries() if entry.boot_id == self._store.boot_id]
 
+    def effects(self) -> Iterator[Effect]:
+        """Return what was done to the node for the claims of :meth:`holding`.
+
+        Raises:
+            NodeError: As for :meth:`entries`.
+        """
+        return (effect for entry in self.holding() for effect in entry.effects)
+
     def device_names(self) -> Iterator[str]:
         """Return the names of the devices in the node's pool that prepared claims have."""
         try:
@@ -60,5 +69,5 @@ class PreparedClaims:
             uses = [item.nic_use for entry in self.entries() for item in entry.held_devices if item.nic_use is not None]
         except RootportError:
             uses = []  # as above
-        allocated = {use.vf or use.nic for use in uses if use.bandwidth is None}
+        allocated = {use.vf or use.nic for use in uses if not use.is_part}
         return self._lent() | (allocated - {""})

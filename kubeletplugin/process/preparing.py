@@ -17,13 +17,33 @@ from kubeletplugin.node.roots import Roots
 from kubeletplugin.options import Options
 from kubeletplugin.state.store import ClaimStore
 
-__all__ = ["make_preparer"]
+__all__ = ["make_planner", "make_preparer"]
 
 _RUNTIME_FOLDER: Final = "/run/rootport"
 
 
+def make_planner(options: Options, roots: Roots, *, store: ClaimStore, network: NodeNetwork) -> ClaimPlanner:
+    """Return what decides how claims are prepared.
+
+    Args:
+        options: The plugin's options.
+        roots: Where the host's files are.
+        store: The claims that are prepared.
+        network: Hands VFs and interfaces to pods.
+    """
+    return ClaimPlanner(
+        roots,
+        metadata_dir=store.metadata_dir,
+        # Programs of a driver in a container of its own see that container's files alone.
+        runtime_root=f"{roots.driver_root}{_RUNTIME_FOLDER}",
+        hami_core=options.hami_core,
+        gpu_policies=options.gpu_policies,
+        has_cni_plugin=network.has_cni_plugin,
+    )
+
+
 def make_preparer(
-    options: Options,
+    planner: ClaimPlanner,
     roots: Roots,
     *,
     store: ClaimStore,
@@ -34,22 +54,13 @@ def make_preparer(
     """Return what prepares claims.
 
     Args:
-        options: The plugin's options.
+        planner: Decides how.
         roots: Where the host's files are.
         store: The claims that are prepared.
         network: Hands VFs and interfaces to pods.
         discovery: What the node has.
         get_claim: Reads a claim from the API server.
     """
-    planner = ClaimPlanner(
-        roots,
-        metadata_dir=store.metadata_dir,
-        # Programs of a driver in a container of its own see that container's files alone.
-        runtime_root=f"{roots.driver_root}{_RUNTIME_FOLDER}",
-        hami_core=options.hami_core,
-        gpu_policies=options.gpu_policies,
-        has_cni_plugin=network.has_cni_plugin,
-    )
     effects = HostEffects(
         mig=MigDevices(roots),
         time_slices=TimeSlices(roots),

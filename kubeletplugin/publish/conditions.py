@@ -34,7 +34,10 @@ class ConditionType(StrEnum):
     """The types of the plugin's conditions. READY is computed from the reports on the others.
 
     NO_INTERNAL_ERRORS does not count for READY, and exists only once the plugin has failed unexpectedly;
-    INVENTORY_ACCEPTED only once the API server has refused the inventory.
+    INVENTORY_ACCEPTED only once the API server has refused the inventory. MPS_AVAILABLE and HAMI_CORE_AVAILABLE do not
+    count for READY either, and exist only where GpuPolicies have a GPU of the node offer the strategy. HEALTH_WATCHED
+    and DEVICE_STATUS_KEPT do not count for READY either: claims can be prepared without. The latter exists only once
+    the API server has dropped what the plugin wrote.
     """
 
     READY = "Ready"
@@ -45,8 +48,12 @@ class ConditionType(StrEnum):
     CDI_DIRECTORY_WRITABLE = "CdiDirectoryWritable"
     STATE_DIRECTORY_WRITABLE = "StateDirectoryWritable"
     NO_RIVAL_PLUGIN = "NoRivalPlugin"
+    HEALTH_WATCHED = "HealthWatched"
     NETWORK_PLUGIN_READY = "NetworkPluginReady"
+    MPS_AVAILABLE = "MpsAvailable"
+    HAMI_CORE_AVAILABLE = "HamiCoreAvailable"
     INVENTORY_ACCEPTED = "InventoryAccepted"
+    DEVICE_STATUS_KEPT = "DeviceStatusKept"
     NO_INTERNAL_ERRORS = "NoInternalErrors"
 
 
@@ -70,11 +77,28 @@ _ESSENTIAL: Final = frozenset(
 
 # Reported only where the plugin was configured to check it, or something has happened.
 _OPTIONAL: Final = frozenset(
-    {ConditionType.NETWORK_PLUGIN_READY, ConditionType.INVENTORY_ACCEPTED, ConditionType.NO_INTERNAL_ERRORS}
+    {
+        ConditionType.NETWORK_PLUGIN_READY,
+        ConditionType.MPS_AVAILABLE,
+        ConditionType.HAMI_CORE_AVAILABLE,
+        ConditionType.INVENTORY_ACCEPTED,
+        ConditionType.DEVICE_STATUS_KEPT,
+        ConditionType.NO_INTERNAL_ERRORS,
+    }
 )
-# Without effect on READY: one claim on which the plugin fails must not take the node from the others.
-_NOT_SUMMED_UP: Final = frozenset({ConditionType.NO_INTERNAL_ERRORS})
-_ALWAYS_REPORTED: Final = frozenset(ConditionType) - {ConditionType.READY} - _OPTIONAL
+# Without effect on READY: one claim on which the plugin fails must not take the node from the others, nor one strategy.
+_NOT_SUMMED_UP: Final = frozenset(
+    {
+        ConditionType.NO_INTERNAL_ERRORS,
+        ConditionType.MPS_AVAILABLE,
+        ConditionType.HAMI_CORE_AVAILABLE,
+        ConditionType.HEALTH_WATCHED,
+        ConditionType.DEVICE_STATUS_KEPT,
+    }
+)
+# Where the kubelet does not watch, that is known long after the rest: until then the former condition stays.
+_LATE: Final = frozenset({ConditionType.HEALTH_WATCHED})
+_ALWAYS_REPORTED: Final = frozenset(ConditionType) - {ConditionType.READY} - _OPTIONAL - _LATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from kubeletplugin.publish.preflight import (
     check_kubelet,
     check_runtime,
     check_state_folder,
+    check_strategies,
 )
 
 __all__ = ["HostChecks", "folder_facts"]
@@ -44,6 +45,7 @@ class HostChecks:
         cdi_folder: Where CDI specs go.
         state_folder: Where the checkpoint is.
         check_network: Checks the CNI plugin; returns None if this node does not use it.
+        strategy_problems: Returns what is missing for each strategy that GPUs of the node offer, empty for nothing.
         reports: Receives the results.
         take_rivals: Called with the Node's ``status.capacity``, and all ResourceSlices of the node.
     """
@@ -56,6 +58,7 @@ class HostChecks:
         cdi_folder: Path,
         state_folder: Path,
         check_network: Callable[[], ConditionReport | None],
+        strategy_problems: Callable[[], Mapping[str, str]],
         reports: ConditionReports,
         take_rivals: Callable[[Mapping[str, str], Sequence[PublishedSlice]], None],
     ) -> None:
@@ -64,6 +67,7 @@ class HostChecks:
         self._cdi_folder = cdi_folder
         self._state_folder = state_folder
         self._check_network = check_network
+        self._strategy_problems = strategy_problems
         self._reports = reports
         self._take_rivals = take_rivals
 
@@ -72,6 +76,10 @@ class HostChecks:
         self._reports.report(
             check_cdi_folder(folder_facts(self._cdi_folder)), check_state_folder(folder_facts(self._state_folder))
         )
+
+    def check_strategies(self) -> None:
+        """Check what the strategies take by which the node's GPUs are shared."""
+        self._reports.report(*check_strategies(self._strategy_problems()))
 
     def check_network(self) -> None:
         """Check the CNI plugin, if this node uses it."""

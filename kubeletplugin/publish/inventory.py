@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from driver import __version__
@@ -48,6 +49,8 @@ class NodePublisher:
         report: Called with a condition that has to do with the publishing itself.
         on_told: Called once, after the first run that told who else gives out the devices.
         recovered: Called with the object's annotation of devices that an administrator declares recovered.
+        prepares_before_binding: Returns the types of devices that the plugin prepares before a pod is bound; None if
+            it is not known yet: what is stored stays.
         former_rivals: Called with the rivals that are stored, none where there is no object.
         now: Returns the time.
     """
@@ -65,6 +68,7 @@ class NodePublisher:
         on_told: Callable[[], None] = lambda: None,
         recovered: Callable[[str], None] = lambda _: None,
         former_rivals: Callable[[tuple[Rival, ...]], None] = lambda _: None,
+        prepares_before_binding: Callable[[], tuple[str, ...] | None] = lambda: (),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
@@ -77,6 +81,7 @@ class NodePublisher:
         self._on_told = on_told
         self._recovered = recovered
         self._former_rivals = former_rivals
+        self._before_binding = prepares_before_binding
         self._now = now
         # What was applied last, and what the API server made of it: a CRD older than this plugin drops fields, and
         # that must not be taken for a change to be undone again and again.
@@ -190,9 +195,14 @@ class NodePublisher:
         )
 
     def _publish_status(self, stored: JsonObject) -> None:
-        reports, health = self._reports(), self._health()
-        rivals = self._rivals()
-        status = status_to_write(reports, stored, health=health, rivals=rivals, now=self._now())
+        to_write = partial(
+            status_to_write,
+            self._reports(),
+            health=self._health(),
+            rivals=self._rivals(),
+            prepares_before_binding=self._before_binding(),
+        )
+        status = to_write(stored, now=self._now())
         if status is None or (status == self._status_applied and stored.get("status") == self._status_accepted):
             return
         body: JsonObject = {"metadata": {"name": self._node}, "status": write(status)}
@@ -206,7 +216,7 @@ class NodePublisher:
             "rivals": len(status.rivals),
         }
         _LOG.info("conditions published", extra=fields)
-        if status_to_write(reports, accepted, health=health, rivals=rivals, now=self._now()) is not None:
+        if to_write(accepted, now=self._now()) is not None:
             _LOG.warning("the API server does not store all of the status: update the CRDs to this version's")
 
 
@@ -221,6 +231,7 @@ def status_to_write(
     *,
     health: NodeHealth | None = None,
     rivals: tuple[Rival, ...] | None = (),
+    prepares_before_binding: tuple[str, ...] | None = (),
     now: datetime,
 ) -> NodeInventoryStatus | None:
     """Return the status that must be written; None if the stored object has it already.
@@ -230,6 +241,8 @@ def status_to_write(
         stored: The stored NodeInventory.
         health: The devices' health; None while it is not known: what is stored stays.
         rivals: Who else gives out the devices; None likewise.
+        prepares_before_binding: The types of devices that the plugin prepares before a pod is bound, sorted;
+            None likewise.
         now: The time of the transitions.
     """
     if not reports:
@@ -244,6 +257,9 @@ def status_to_write(
         watched=former.watched if health is None else tuple(sorted(health.watched)),
         faults=former.faults if health is None else device_faults(health),
         rivals=former.rivals if rivals is None else device_rivals(rivals),
+        prepares_before_binding=(
+            former.prepares_before_binding if prepares_before_binding is None else prepares_before_binding
+        ),
     )
     # Conditions of other types are somebody else's.
     ours = tuple(condition for condition in former.conditions if condition.type in set(ConditionType))
@@ -257,6 +273,7 @@ def _ordered(status: NodeInventoryStatus) -> NodeInventoryStatus:
         status,
         conditions=tuple(sorted(status.conditions, key=_type)),
         watched=tuple(sorted(status.watched)),
+        prepares_before_binding=tuple(sorted(status.prepares_before_binding)),
         faults=tuple(sorted(status.faults, key=_fault_key)),
         rivals=tuple(
             replace(item, devices=tuple(sorted(item.devices)))

@@ -19,6 +19,7 @@ __all__ = [
     "check_kubelet",
     "check_runtime",
     "check_state_folder",
+    "check_strategies",
 ]
 
 
@@ -34,6 +35,7 @@ class _Version(NamedTuple):
 
 _VERSION: Final = re.compile(r"v?([0-9]{1,6})\.([0-9]{1,6})(?:[.+-].*)?", re.ASCII | re.DOTALL)
 _OLDEST_KUBELET: Final = _Version(1, 34)  # resource.k8s.io/v1 and DynamicResourceAllocation are GA from there on
+_OF_STRATEGY: Final = {"mps": ConditionType.MPS_AVAILABLE, "hamiCore": ConditionType.HAMI_CORE_AVAILABLE}
 _MIN_FREE_BYTES: Final = 1 << 20  # a claim's CDI spec has a few KiB; this leaves room for a node's worth of them
 _MIN_FREE_FILES: Final = 64
 _DEFAULT_CDI_FOLDERS: Final = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
@@ -84,6 +86,24 @@ def check_cdi_folder(folder: FolderFacts) -> ConditionReport:
 def check_state_folder(folder: FolderFacts) -> ConditionReport:
     """Check that the checkpoint can be written."""
     return _check_folder(ConditionType.STATE_DIRECTORY_WRITABLE, folder, "the plugin's folder (--plugin-dir)")
+
+
+def check_strategies(problems: Mapping[str, str]) -> tuple[ConditionReport, ...]:
+    """Report whether the node has what the strategies take by which its GPUs are shared.
+
+    Args:
+        problems: By strategy what is missing; empty where nothing is. Strategies that no GPU offers are left out.
+    """
+    return tuple(
+        _report(
+            type_,
+            ConditionStatus.FALSE if problems[strategy] else ConditionStatus.TRUE,
+            "Missing" if problems[strategy] else "Available",
+            problems[strategy] or f"GPUs can be shared by {strategy}",
+        )
+        for strategy, type_ in _OF_STRATEGY.items()
+        if strategy in problems
+    )
 
 
 def check_kubelet(node: NodeFacts) -> ConditionReport:

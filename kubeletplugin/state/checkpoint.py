@@ -1,6 +1,6 @@
 """The checkpoint of prepared claims: one file, versioned and checksummed, whole or not there.
 
-The file is JSON: ``{"version": 3, "checksum": "<sha256 of the canonical data>", "data": {"claims": [...]}}``. Canonical
+The file is JSON: ``{"version": 4, "checksum": "<sha256 of the canonical data>", "data": {"claims": [...]}}``. Canonical
 is JSON with sorted keys and no spaces, so a pretty-printed copy still checks. The reasons: docs/design/checkpoint.md.
 """
 
@@ -41,7 +41,7 @@ __all__ = [
     "encode",
 ]
 
-VERSION: Final = 3
+VERSION: Final = 4
 
 MAX_BYTES: Final = 16 << 20
 """A claim takes a few KiB, 8 GPUs with their driver's libraries some 50; a node has some hundreds of claims."""

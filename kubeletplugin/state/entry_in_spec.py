@@ -16,12 +16,12 @@ from driver.plan import CdiDevice, CdiSpec, PreparedDevice, PreparePlan
 from driver.plan.effects import Effect
 from kubeletplugin.state.checkpoint import MAX_BYTES, NewerCheckpointError
 from kubeletplugin.state.entry import Entry, EntryFile, entry_devices, lists_all_fields
-from kubeletplugin.state.migrations import device_of_version_1, device_of_version_2
+from kubeletplugin.state.migrations import device_of_version_1, device_of_version_2, device_of_version_3
 
 __all__ = ["Found", "entry_of_plan", "found_in_spec"]
 
 _VARIABLE: Final = "ROOTPORT_CHECKPOINT="
-_VERSION: Final = 3
+_VERSION: Final = 4
 _COMPACT: Final = (",", ":")
 
 
@@ -39,7 +39,7 @@ class Found:
         files: The paths of the claim's other files.
     """
 
-    version: Literal[3]
+    version: Literal[4]
     namespace: str
     name: str
     boot_id: str
@@ -119,11 +119,15 @@ def _newer(claim_uid: str, version: int) -> NewerCheckpointError:
 
 def _up_to_date(note: dict[str, Any]) -> dict[str, Any]:
     """Return what any version of Rootport wrote, as this one writes it: see :mod:`kubeletplugin.state.migrations`."""
-    if "version" in note:
+    version = note.get("version")
+    if version == _VERSION:
         return note
     if "effects" not in note:
         note = _of_version_1(note)
-    return note | {"version": _VERSION, "devices": [device_of_version_2(device) for device in note["devices"]]}
+    devices = note["devices"]
+    if version is None:
+        devices = [device_of_version_2(device) for device in devices]
+    return note | {"version": _VERSION, "devices": [device_of_version_3(device) for device in devices]}
 
 
 def _of_version_1(note: dict[str, Any]) -> dict[str, Any]:

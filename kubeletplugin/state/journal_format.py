@@ -1,4 +1,4 @@
-"""The format of a journal of effects: ``{"version": 3, "boot_id": "...", "claim": {...}, "effects": [...]}``."""
+"""The format of a journal of effects: ``{"version": 4, "boot_id": "...", "claim": {...}, "effects": [...]}``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from kubeletplugin.state.migrations import newer_version
 
 __all__ = ["MAX_BYTES", "JournalEntry", "NewerJournalError", "decode", "encode", "newer_partitions"]
 
-_VERSION: Final = 3
-"""Version 1 knew no effects on NICs, and neither 1 nor 2 has the boot; else they are the same.
+_VERSION: Final = 4
+_WITH_BOOT: Final = 3
+"""Version 1 knew no effects on NICs, neither 1 nor 2 has the boot, and before 4 no VF was limited to its bandwidth;
+else they are the same.
 
 A later one must keep ``boot_id``, and in the list ``effects`` the fields ``gpu``, ``profile_id`` and ``start`` of what
 makes a MIG device: an older Rootport knows by them that the device is no administrator's."""
@@ -110,7 +112,7 @@ def decode(content: bytes | None, claim_uid: str, path: Path) -> JournalEntry:
         file = read(_File, parse_json(content, max_bytes=MAX_BYTES))
     except ValueError as error:
         raise ValueError(str(error)) from None
-    if not 1 <= file.version <= _VERSION or (file.version == _VERSION) != (file.boot_id is not None):
+    if not 1 <= file.version <= _VERSION or (file.version >= _WITH_BOOT) != (file.boot_id is not None):
         raise ValueError("its version is none, or not that of its fields")
     if file.claim.uid != claim_uid:
         raise ValueError("its claim is not what its name says")

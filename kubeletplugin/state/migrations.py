@@ -11,7 +11,14 @@ from typing import Any, Final, TypeAlias
 from driver.bounded_json import JsonError, parse_json
 from driver.model.devices import DeviceType
 
-__all__ = ["MIGRATIONS", "Migration", "device_of_version_1", "device_of_version_2", "newer_version"]
+__all__ = [
+    "MIGRATIONS",
+    "Migration",
+    "device_of_version_1",
+    "device_of_version_2",
+    "device_of_version_3",
+    "newer_version",
+]
 
 _MAX_BYTES: Final = 16 << 20
 """More than any file of the plugin's state may have."""
@@ -98,6 +105,23 @@ def device_of_version_2(device: dict[str, Any]) -> dict[str, Any]:
     return device | {"nic_use": use, "distances": []}
 
 
+def device_of_version_3(device: dict[str, Any]) -> dict[str, Any]:
+    """Return a device of version 3 as one of version 4.
+
+    Version 3 knew bandwidth in bits per second alone.
+
+    Raises:
+        KeyError: It is none.
+        TypeError: It is none.
+        ValueError: It is one of a later version.
+    """
+    use = device["nic_use"]
+    if use is None:
+        return device
+    _refuse_fields(use, "bandwidth_ratio")
+    return device | {"nic_use": use | {"bandwidth_ratio": None}}
+
+
 def _refuse_fields(device: dict[str, Any], *names: str) -> None:
     """Refuse fields that a later version added: the version itself was changed, and nothing may be filled in."""
     if found := device.keys() & set(names):
@@ -110,5 +134,11 @@ def _from_2(data: dict[str, Any]) -> dict[str, Any]:
     return data | {"claims": claims}
 
 
-MIGRATIONS: Final[Mapping[int, Migration]] = {1: _from_1, 2: _from_2}
+def _from_3(data: dict[str, Any]) -> dict[str, Any]:
+    """Migrate version 3, which did not have percentages of a NIC's bandwidth."""
+    claims = [claim | {"devices": [device_of_version_3(item) for item in claim["devices"]]} for claim in data["claims"]]
+    return data | {"claims": claims}
+
+
+MIGRATIONS: Final[Mapping[int, Migration]] = {1: _from_1, 2: _from_2, 3: _from_3}
 """By version, what leads to the next one."""

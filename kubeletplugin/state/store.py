@@ -28,7 +28,10 @@ from kubeletplugin.state.open_store import OpenStore
 from kubeletplugin.state.turns import Turns
 from kubeletplugin.state.wanted import WantedClaims
 
-__all__ = ["CHECKPOINT", "EFFECTS", "LOCK", "METADATA", "PREPARING", "STEPS", "ClaimStore", "OpenStore"]
+__all__ = ["AHEAD", "CHECKPOINT", "EFFECTS", "LOCK", "METADATA", "PREPARING", "STEPS", "ClaimStore", "OpenStore"]
+
+AHEAD: Final = "ahead"
+"""Holds an empty file for each claim that is prepared before the kubelet has asked for it: what nobody unprepares."""
 
 CHECKPOINT: Final = "checkpoint.json"
 EFFECTS: Final = "effects"
@@ -91,6 +94,7 @@ class ClaimStore:
         self.journal = EffectJournal(plugin_dir / EFFECTS, boot_id=boot_id)
         self.checkpoint = CheckpointFile(plugin_dir / CHECKPOINT)
         self.wanted = WantedClaims(plugin_dir / PREPARING)
+        self.ahead = WantedClaims(plugin_dir / AHEAD)
         self._lock = FileLock(plugin_dir / LOCK, holder=instance, timeout_s=lock_timeout_s)
         self._turns = Turns(self.opened, timeout_s=lock_timeout_s, late=self._lock.late)
 

@@ -57,6 +57,15 @@ class WantedClaims:
         with os_errors_as_node_errors(f"claim {claim}: {path} cannot be removed"), suppress(FileNotFoundError):
             os.unlink(path)  # noqa: PTH108 - as above
 
+    def uids(self) -> frozenset[str]:
+        """Return the UIDs of the claims that are noted.
+
+        Raises:
+            NodeError: The folder could not be read.
+        """
+        with os_errors_as_node_errors(f"{self.folder} cannot be read"):
+            return frozenset(path.name for path in entries(self.folder))
+
     def remove_older(self, than: float) -> None:
         """Remove the notes that were made before a time, in seconds since the epoch.
 

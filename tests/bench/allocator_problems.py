@@ -91,7 +91,7 @@ def hard() -> Iterator[Json]:
 def _joint() -> Iterator[Json]:
     """Claims of `rootport pairs` for a machine of which a NIC or a GPU is in use."""
     for case in joint_cases():
-        if case.pairs.scope is not Scope.LADDER or case.pairs.groups < 8:
+        if case.pairs.scope is not Scope.LADDER or case.pairs.groups < 4:
             continue
         inventory = replace(case.inventory, node="node")
         for first in (inventory.gpus[:1], inventory.nics[:1]):

@@ -4,8 +4,9 @@ The real scheduler, on 100 and 300 nodes that exist in the API only. All nodes p
 and a plain driver's slices in between (8 devices a node, no counters); so the ratios are of one machine and moment. The
 figure is the CPU time of the process (proc_pid_stat(5)), by the number of pods that it placed, each with a claim for
 one whole GPU, first with no GPU in use and then, at 100 nodes, with half of them. Beside it stands the mean of its own
-metric scheduler_scheduling_algorithm_duration_seconds, which leaves out the calls to the API server. ``KUBERNETES``
-chooses the version (tests/support/cluster/binaries.py); `make bench` measures both.
+metric scheduler_scheduling_algorithm_duration_seconds, which leaves out the calls to the API server. Last, on nodes
+with GPUs of three sizes: a share in bytes, in percent, and in percent as a prioritized list. ``KUBERNETES`` chooses the
+version (tests/support/cluster/binaries.py); `make bench` measures both.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ from driver.adapters.kubernetes.resources import (
     Resource,
 )
 from driver.modes.rule import Layout, choose
+from driver.ratios import rewritten
 from tests.bench.figure import Figure, report
-from tests.bench.scheduler_layouts import PLAIN, PUBLISHED, Published
+from tests.bench.scheduler_layouts import ONE_SIZE, PLAIN, PUBLISHED, THREE_SIZES, Mixed, Published
 from tests.support.cluster.binaries import KUBERNETES_MINOR, KUBERNETES_VERSION, build
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.pods import claim, pod
@@ -55,6 +57,7 @@ CPU_A_ROUND_S: Final = 3.0
 IS_OLD: Final = KUBERNETES_MINOR < 37  # what has counters costs it the square of the nodes
 DEFAULT: Final = choose(minor=lambda: KUBERNETES_MINOR, has_counters=True, nodes=SIZES[0]).layout
 LIMIT: Final = 2.0 if IS_OLD else 3.0
+LIST_LIMIT: Final = 6.0
 NO_LIMIT: Final = float("inf")
 GROWTH_LIMIT: Final = 3.3
 SIZE_LIMIT_KB: Final = 100
@@ -92,6 +95,7 @@ class Bench:
         self._api.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, namespace="default")
         # Its client's own limit of 50 calls a second would be what is measured.
         self.scheduler: Process = plane.start_scheduler(
+            "--secure-port=10259",
             "--kube-api-qps=1000",
             "--kube-api-burst=1000",
             "--authorization-always-allow-paths=/metrics,/healthz,/debug/pprof/*",
@@ -123,7 +127,7 @@ class Bench:
 
         Args:
             layout: What the nodes publish.
-            kind: ``gpu`` for one whole GPU, ``share`` or ``mig``.
+            kind: ``gpu`` for one whole GPU, ``share``, ``mig``, ``percent`` or ``list``.
         """
         pilot = self._placed(layout, kind, 4)
         pods = min(int(CPU_A_ROUND_S * 1000 / pilot.cpu_ms), MOST_PODS)
@@ -145,7 +149,7 @@ class Bench:
 
     def _placed(self, layout: Published, kind: str, pods: int) -> Cost:
         names = [f"pod-{next(self._numbers)}" for _ in range(pods)]
-        made = [_claim(name, layout.driver, kind) for name in names]
+        made = [_claim(name, layout, kind) for name in names]
         self._each(lambda each: self._api.create(RESOURCE_CLAIMS, each, namespace="default"), made)
         self._rest()
         cpu, before = _cpu_s(self.scheduler.pid), _algorithm()
@@ -168,7 +172,7 @@ class Bench:
     def _allocate(self, what: tuple[Published, str, JsonObject]) -> None:
         layout, node, gpu = what
         name = f"{node}-{gpu['name']}"
-        self._api.create(RESOURCE_CLAIMS, _claim(name, layout.driver, "gpu"), namespace="default")
+        self._api.create(RESOURCE_CLAIMS, _claim(name, layout, "gpu"), namespace="default")
         result = {"request": "gpu", "driver": layout.driver, "pool": node, "device": gpu["name"]}
         if gpu.get("allowMultipleAllocations"):
             consumed = {capacity: each["value"] for capacity, each in gpu["capacity"].items()}
@@ -235,6 +239,9 @@ def figures(names: Sequence[str], sizes: Sequence[int], rounds: int, profiles: P
                 yield from _ratios(
                     _measured(bench, quick, size, 1, in_use=HALF), f"{size} nodes, half in use", NO_LIMIT
                 )
+                if not IS_OLD:
+                    for mixed in (ONE_SIZE, THREE_SIZES):
+                        yield from _of_percentages(bench, mixed, size, rounds)
         bench.close()
     for name in names:
         if len(sizes) > 1 and name in medians[sizes[-1]]:
@@ -262,6 +269,30 @@ def _measured(bench: Bench, layouts: list[Published], size: int, rounds: int, in
     return costs
 
 
+def _of_percentages(bench: Bench, mixed: Mixed, size: int, rounds: int) -> Iterator[Figure]:
+    """Compare a share in percent, as it is and as a list over the sizes, with one in bytes, on the same slices."""
+    bench.publish(mixed)
+    bench.occupy(mixed, 0)
+    costs = defaultdict[str, list[Cost]](list)
+    for _ in range(rounds + 1):
+        for kind in ("share", "percent", "list"):
+            cost = bench.measure(mixed, kind)
+            costs[kind].append(cost)
+            print(
+                f"  {KUBERNETES_VERSION}, {size} nodes, {mixed.name}, a pod with a {kind}: {cost.cpu_ms:.1f} ms of "
+                f"CPU, {cost.algorithm_ms:.1f} ms of its algorithm",
+                flush=True,
+            )
+    limits = {"percent": NO_LIMIT, "list": LIST_LIMIT if mixed is THREE_SIZES else NO_LIMIT}
+    for kind, limit in limits.items():
+        for what, of in (("CPU", _of_cpu), ("algorithm", _of_algorithm)):
+            ratio = statistics.median(
+                of(one) / of(beside) for one, beside in zip(costs[kind], costs["share"], strict=True)
+            )
+            text = f"{mixed.name}, {size} nodes: {what} a pod with a {kind} / with a share in bytes"
+            yield _figure(text, ratio, limit if what == "CPU" else NO_LIMIT)
+
+
 def _ratios(measured: dict[str, list[Cost]], where: str, limit: float) -> Iterator[Figure]:
     for name, costs in measured.items():
         if name == PLAIN.name or PLAIN.name not in measured:
@@ -286,9 +317,17 @@ def _figure(what: str, value: float, limit: float) -> Figure:
     return Figure(f"kube-scheduler {KUBERNETES_VERSION}, {what}", value, limit, "")
 
 
-def _claim(name: str, driver: str, kind: str) -> JsonObject:
-    made = claim(name)
+def _claim(name: str, layout: Published, kind: str) -> JsonObject:
+    driver, made = layout.driver, claim(name)
     (request,) = made["spec"]["devices"]["requests"]
+    if kind in {"percent", "list"}:
+        request["exactly"] |= {
+            "deviceClassName": f"gpu-ratio.{driver}",
+            "capacity": {"requests": {"core": "10", "memoryRatio": "10"}},
+        }
+        if kind == "list" and isinstance(layout, Mixed):
+            made["spec"]["devices"] = rewritten(made["spec"]["devices"], layout.sizes).devices
+        return made
     if kind == "share":
         request["exactly"]["capacity"] = {"requests": {"core": "10", "memory": "5Gi"}}
     request["exactly"]["deviceClassName"] = f"{'mig' if kind == 'mig' else 'gpu'}.{driver}"

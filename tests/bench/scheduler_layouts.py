@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from driver.api.gpu_policies import DEFAULT_POLICIES
+from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.resource_v1 import ResourceSlice
 from driver.layout.price import Price, price
 from driver.layout.slices import resource_slices
@@ -14,9 +14,10 @@ from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress
 from driver.modes.free_node import free_node
 from driver.modes.rule import Layout
+from driver.ratios import SizeCounter, Sizes
 from tests.support.mig_machines import dgx_h100
 
-__all__ = ["PLAIN", "PUBLISHED", "Published"]
+__all__ = ["ONE_SIZE", "PLAIN", "PUBLISHED", "THREE_SIZES", "Mixed", "Published"]
 
 _Wire = dict[str, Any]
 
@@ -57,6 +58,30 @@ class Published:
         return made
 
 
+@dataclass(frozen=True, slots=True)
+class Mixed(Published):
+    """What nodes with GPUs of several sizes publish, whole, in bytes and in percent.
+
+    Attributes:
+        machines: What the nodes publish, one after the other.
+    """
+
+    machines: tuple[Published, ...] = ()
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes of the GPUs."""
+        counter = SizeCounter()
+        for item in (item for machine in self.machines for item in machine.slices):
+            for device in item.to_wire()["spec"].get("devices", ()):
+                counter.add(device)
+        return counter.sizes()
+
+    def of(self, node: str) -> list[_Wire]:
+        """Return the slices of a node of this name, which ends with its number."""
+        return self.machines[int(node.rpartition("-")[2]) % len(self.machines)].of(node)
+
+
 def _machine(*, nics: bool) -> Inventory:
     """Eight H100s with all that NVML and sysfs tell of them, and a NIC beside each."""
     inventory = dgx_h100("any")
@@ -84,6 +109,22 @@ def _rootport(layout: Layout, *, nics: bool = False) -> Published:
     slices = resource_slices(inventory, only=free_node(layout, inventory, DEFAULT_POLICIES))
     kinds = ("share",) if layout is Layout.ONE else ("share", "mig")
     return Published(f"{layout}+nics" if nics else layout, "rootport.dev", slices, kinds)
+
+
+def _mixed(name: str, *sizes_mib: int) -> Mixed:
+    machines = []
+    modes = GpuPolicies.model_validate(
+        {
+            "apiVersion": "rootport.dev/v1alpha1",
+            "kind": "GpuPolicies",
+            "policies": [{"modes": ["gpu", "gpu-ratio"]}],
+        }
+    )
+    for mebibytes in sizes_mib:
+        inventory = _machine(nics=False)
+        gpus = tuple(replace(gpu, memory_bytes=mebibytes << 20) for gpu in inventory.gpus)
+        machines.append(Published("", "rootport.dev", resource_slices(replace(inventory, gpus=gpus), policies=modes)))
+    return Mixed(name, "rootport.dev", machines[0].slices, machines=tuple(machines))
 
 
 def _plain() -> Published:
@@ -127,3 +168,7 @@ PUBLISHED: Final = {
     )
 }
 """By name, the cheapest first."""
+
+ONE_SIZE: Final = _mixed("one size", 81559)
+THREE_SIZES: Final = _mixed("three sizes", 23034, 46068, 81559)
+"""A third of the nodes has GPUs of each size, eight to a node."""

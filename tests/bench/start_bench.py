@@ -43,8 +43,8 @@ from driver.layout.left_out import left_out
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
 from driver.objects.claims import claim_allocations
-from driver.objects.consumers import pod_consumers
-from driver.objects.device_statuses import device_statuses
+from driver.objects.consumers import consumers
+from driver.objects.device_statuses import AllocationUsers, device_statuses
 from driver.objects.devices import device_objects
 from driver.objects.names import device_object_name
 from driver.objects.written_inventory import node_inventory
@@ -264,7 +264,7 @@ def _devices(inventory: Inventory, claims: list[JsonObject], uid: str) -> Iterat
     names = [device.name for device in inventory.devices()]
     pods = {
         claim["metadata"]["uid"]: tuple(
-            DevicePod(name=pod.name, uid=pod.uid, containers=("main",)) for pod in pod_consumers(claim)
+            DevicePod(name=pod.name, uid=pod.uid, containers=("main",)) for pod in consumers(claim)
         )
         for claim in claims
     }
@@ -273,7 +273,7 @@ def _devices(inventory: Inventory, claims: list[JsonObject], uid: str) -> Iterat
         [item for claim in claims for item in claim_allocations(claim)],
         health=NodeHealth(watched=frozenset(names)),
         offers=dict(zip(names, offers, strict=True)),
-        pods=lambda item: (pods[item.uid], 0),
+        users=lambda item: AllocationUsers(pods=pods[item.uid]),
     )
     by_object = {device_object_name(inventory.node, name): status for name, status in statuses.items()}
     for body in bodies:

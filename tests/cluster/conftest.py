@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.cluster.fixtures import cluster_binaries, control_plane, kustomized, lint_metrics, promtool
+from tests.support.cluster.fixtures import cluster_binaries, control_plane, helm, kustomized, lint_metrics, promtool
 
-__all__ = ["cluster_binaries", "control_plane", "kustomized", "lint_metrics", "promtool"]
+__all__ = ["cluster_binaries", "control_plane", "helm", "kustomized", "lint_metrics", "promtool"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.cluster.binaries import Binaries, cache_folder
-from tests.support.cluster.fixtures import cluster_binaries, lint_metrics, promtool
+from tests.support.cluster.fixtures import cluster_binaries, helm, lint_metrics, promtool
 from tests.support.cluster.hardware import FakeHost, make_host
 from tests.support.cluster.images import build_busybox, build_pause
 from tests.support.cluster.machine import missing_for_machines
@@ -16,7 +16,7 @@ from tests.support.cluster.rootport import RunningRootport
 from tests.support.needed_tools import unavailable
 from tests.support.stub_nvml import StubNvml
 
-__all__ = ["cluster_binaries", "host", "lint_metrics", "promtool", "real_cluster", "rootport", "running"]
+__all__ = ["cluster_binaries", "helm", "host", "lint_metrics", "promtool", "real_cluster", "rootport", "running"]
 
 
 @pytest.fixture(scope="session")

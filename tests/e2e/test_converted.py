@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,16 +12,17 @@ import yaml
 
 from driver.adapters.kubernetes.resources import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from tests.cluster.conversion.converting_cluster import ConvertingCluster, deployment
-from tests.support.cluster.driver import MANIFESTS
+from tests.e2e.converting import converting
 from tests.support.cluster.ledger import oversold
 from tests.support.cluster.pods import manifest, pod, template
 from tests.support.cluster.processes import wait_until
-from tests.support.cluster.rootport import HTTPS_PORT, RunningRootport
+from tests.support.cluster.rootport import RunningRootport
+from tests.support.cluster.strategies import offering
 from tests.support.command_line import Ran
 from tests.support.command_line import rootport as command_line
 from tests.support.foreign_pods import KOORDINATOR, LIMITED, LIMITED_BY_MAP, LOOK, OTHERS, RESOURCE_MAP, SEEDS, VF, Case
 
-__all__ = ["command_line"]
+__all__ = ["command_line", "converting"]
 
 CONTROL: Final = {"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"}
 LIBRARY: Final = "/usr/local/vgpu/libvgpu.so"
@@ -104,16 +104,10 @@ def wait_until_gone(rootport: RunningRootport, namespace: str = "default") -> No
 
 
 @pytest.fixture
-def library(rootport: RunningRootport, tmp_path: Path) -> Iterator[None]:
-    """A node with a file in place of HAMi-core's library, which no program of the image can load."""
-    path = tmp_path / "libvgpu.so"
-    path.write_bytes(b"stands for HAMi-core\n")
-    assert rootport.plugin is not None
-    rootport.plugin.stop()
-    rootport.start_plugin(options=(f"--hami-core={path}",))
-    yield
-    rootport.plugin.stop()
-    rootport.start_plugin()
+def library(rootport: RunningRootport) -> Iterator[None]:
+    """A node with a stub of HAMi-core's library, which no program of the image can load, and GPUs shared by it."""
+    with offering(rootport, hamiCore=rootport.host.gpus[:4]):
+        yield
 
 
 @pytest.fixture
@@ -123,10 +117,11 @@ def by_file(rootport: RunningRootport, command_line: Callable[..., Ran], tmp_pat
     def run(cases: Mapping[str, Case], resource_map: Mapping[str, Any] | None = None) -> None:
         source, cluster = tmp_path / "pods.yaml", rootport.cluster
         source.write_text(manifest(*pods(cases)))
-        options: Sequence[str | Path] = ()
+        # A percentage of a NIC whose speed is known takes the cluster's sizes.
+        options: Sequence[str | Path] = ("--kubeconfig", cluster.control_plane.kubeconfig)
         if resource_map is not None:
             (tmp_path / "map.yaml").write_text(yaml.safe_dump(resource_map))
-            options = ("--resources", tmp_path / "map.yaml")
+            options = (*options, "--resources", tmp_path / "map.yaml")
         ran = command_line("convert", source, *options)
         assert ran.code == 0, ran.err
         cluster.kubectl("apply", "--filename=-", input=ran.out)
@@ -190,41 +185,6 @@ def test_fifty_replicas_of_a_converted_deployment_leave_nothing_behind(
     cluster.kubectl("delete", "--filename=-", input=ran.out)
     assert cluster.list(RESOURCE_CLAIM_TEMPLATES) == []
     wait_until_gone(rootport)
-
-
-@pytest.fixture(scope="module")
-def converting(running: RunningRootport, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConvertingCluster]:
-    """A namespace whose pods are converted as they are created, by a controller that runs for these tests alone."""
-    cluster, plane = running.cluster, running.cluster.control_plane
-    files = []
-    for name in ("webhook", "convert-webhook"):
-        component = MANIFESTS / "components" / name
-        listed = yaml.safe_load((component / "kustomization.yaml").read_text())["resources"]
-        files += [component / file for file in listed]
-    resource_map = tmp_path_factory.mktemp("converting") / "map.yaml"
-    resource_map.write_text(yaml.safe_dump(RESOURCE_MAP))
-    # There is no network for Services: the API server is given the controller's address instead.
-    client = {"service": None, "url": f"https://127.0.0.1:{HTTPS_PORT}/admission"}
-    hooks = [{"name": f"{kind}.rootport.dev", "clientConfig": client} for kind in ("claims", "classes")]
-    options = ("--webhook", "--webhook-host=127.0.0.1", "--convert", f"--convert-resources={resource_map}")
-    converting = ConvertingCluster(plane, "as-they-are")
-    assert running.controller is not None
-    running.controller.stop()
-    try:
-        running.apply(*files)
-        cluster.kubectl(
-            "patch", "validatingwebhookconfiguration", "rootport", "--patch", json.dumps({"webhooks": hooks})
-        )
-        running.start_controller(*options)
-        converting.make_namespace(converting.namespace, opted_in=True)
-        converting.send_to(HTTPS_PORT)
-        yield converting
-    finally:
-        cluster.kubectl("delete", "namespace", converting.namespace, "--ignore-not-found", "--timeout=90s")
-        running.controller.stop()
-        running.delete(*files)
-        running.start_controller()
-        running.wait_until_controller_is_ready()
 
 
 @pytest.mark.parametrize(

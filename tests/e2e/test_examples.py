@@ -10,13 +10,20 @@ from typing import Any
 import pytest
 import yaml
 
+from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS
+from tests.support.cluster.hardware import switch_of
 from tests.support.cluster.interfaces import add_interfaces, interfaces, remove_interfaces
 from tests.support.cluster.ledger import oversold
+from tests.support.cluster.pods import manifest
 from tests.support.cluster.processes import wait_until
 from tests.support.cluster.rootport import RunningRootport
+from tests.support.cluster.strategies import offering
 from tests.support.paths import REPO
 
 EXAMPLES = REPO / "examples"
+OF_OPERATORS = {"jobset", "leaderworkerset"}
+"""Their controllers are not on the node: tests/cluster/queues checks them against their CustomResourceDefinitions."""
+WHOLE_DEVICES = ("gpu", "four-gpus", "best-linked-gpus", "gpu-nic-pair", "gpu-nic-ladder", "eight-gpu-nic-pairs")
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -38,6 +45,40 @@ def logs(rootport: RunningRootport, name: str) -> dict[str, str]:
         rootport.delete(EXAMPLES / f"{name}.yaml")
 
 
+def logs_of_one_gpu(rootport: RunningRootport, name: str) -> dict[str, str]:
+    """Pod to what it says, of an example with its claims held to GPU 0 and its pods running side by side.
+
+    As written, kube-scheduler may choose two GPUs: it counts a share twice between placing a pod and seeing it placed.
+    """
+    changed = documents(name)
+    term = f'device.attributes["rootport.dev"].pcieSwitch == "{switch_of(rootport.host.gpus[0])}"'
+    pods = []
+    for document in changed:
+        if document["kind"] == "Pod":
+            (container,) = document["spec"]["containers"]
+            container["command"][-1] += "; trap 'exit 0' TERM; sleep 100000 & wait"
+            pods.append(document["metadata"]["name"])
+        else:
+            spec = document["spec"].get("spec", document["spec"])
+            for request in spec["devices"]["requests"]:
+                for part in request.get("firstAvailable") or [request["exactly"]]:
+                    part.setdefault("selectors", []).append({"cel": {"expression": term}})
+    rootport.cluster.kubectl("apply", "--filename=-", input=manifest(*changed))
+
+    def said(pod: str) -> str:
+        return rootport.cluster.kubectl("logs", pod, check=False)
+
+    for pod in pods:
+        rootport.cluster.wait_for_pod(pod, "Running")
+        wait_until(f"{pod} says what it sees", lambda pod=pod: "/dev/nvidia0" in said(pod), timeout_s=30)
+    found = {pod: said(pod) for pod in pods}
+    assert {pod: seen_gpus(rootport, log) for pod, log in found.items()} == {pod: {0} for pod in pods}
+    claims = rootport.cluster.list(RESOURCE_CLAIMS)
+    assert oversold(claims, rootport.slices()) == []
+    assert sum(bool(item["status"].get("allocation")) for item in claims) == len(pods) > 1, "all at once"
+    return found
+
+
 def variables(log: str, suffix: str) -> list[str]:
     """The values of all lists with this ending."""
     return [
@@ -57,11 +98,14 @@ def seen_gpus(rootport: RunningRootport, log: str) -> set[int]:
 
 def test_every_example_has_a_test() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.yaml")}
-    source = Path(__file__).read_text()
-    assert {name for name in names if not re.search(rf'"{name}(\.yaml)?"', source)} == set()
+    source = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    applied = re.findall(
+        r'\blogs(?:_of_one_gpu)?\(rootport, "([^"]+)"\)|(?:\bEXAMPLES / "|\bREPO / "examples/)([\w-]+)\.yaml"', source
+    )
+    assert names - {name for found in applied for name in found} - set(WHOLE_DEVICES) - OF_OPERATORS == set()
 
 
-@pytest.mark.parametrize("name", ["gpu", "four-gpus", "gpu-nic-pair", "eight-gpu-nic-pairs"])
+@pytest.mark.parametrize("name", WHOLE_DEVICES)
 def test_whole_devices(rootport: RunningRootport, name: str) -> None:
     (log,) = logs(rootport, name).values()
 
@@ -92,6 +136,19 @@ def test_three_pods_on_one_gpu(rootport: RunningRootport) -> None:
     assert sorted(int(variables(log, "CORE")[0]) for log in found.values()) == [20, 30, 50]
 
 
+def test_two_pods_of_memory_alone_on_one_gpu(rootport: RunningRootport) -> None:
+    found = logs_of_one_gpu(rootport, "memory-only")
+
+    assert [variables(log, "CORE") for log in found.values()] == [["0"], ["0"]]
+
+
+def test_percent_and_bytes_on_one_gpu(rootport: RunningRootport) -> None:
+    found = logs_of_one_gpu(rootport, "percent-and-bytes")
+
+    assert variables(found["percent"], "MEMORY") == [str(20389 << 20)]
+    assert variables(found["bytes"], "MEMORY") == [str(8 << 30)]
+
+
 def test_a_mig_partition(rootport: RunningRootport) -> None:
     (log,) = logs(rootport, "mig").values()
 
@@ -102,12 +159,25 @@ def test_a_mig_partition(rootport: RunningRootport) -> None:
 
 
 def test_two_pods_by_mps(rootport: RunningRootport) -> None:
-    found = logs(rootport, "mps")
+    with offering(rootport, mps=rootport.host.gpus[2:4]):
+        found = logs(rootport, "mps")
+        wait_until("the MPS daemon has ended", lambda: not rootport.mps_daemons())
 
     for log in found.values():
         assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50" in log
         assert re.search("^control$", log, re.MULTILINE), "the daemon's pipe"
-    wait_until("the MPS daemon has ended", lambda: not rootport.mps_daemons())
+        assert seen_gpus(rootport, log) <= {2, 3}
+
+
+def test_two_pods_by_hami_core(rootport: RunningRootport) -> None:
+    with offering(rootport, hamiCore=rootport.host.gpus[:2]):
+        found = logs(rootport, "hami-core")
+
+    assert "CUDA_DEVICE_SM_LIMIT=50" in found["hami-core-half"]
+    assert "CUDA_DEVICE_SM_LIMIT=20" in found["hami-core-fifth"]
+    for log in found.values():
+        assert re.search("^/usr/local/vgpu/libvgpu.so$", log, re.MULTILINE)
+        assert re.search("^tmpfs /tmp/vgpulock tmpfs ", log, re.MULTILINE)
 
 
 def test_one_h100_or_else_two_a100s(rootport: RunningRootport) -> None:
@@ -155,10 +225,45 @@ def test_a_training_job_on_rails(rootport: RunningRootport) -> None:
         assert seen_verbs(log) == seen_gpus(rootport, log) == {0, 1}
 
 
+def test_a_nic_for_each_switch(rootport: RunningRootport) -> None:
+    (log,) = logs(rootport, "nic-per-switch").values()
+
+    gpus = seen_gpus(rootport, log)
+    assert len(gpus) == 2
+    assert seen_verbs(log) == gpus, "GPU i and NIC i share a switch on this host"
+
+
 def test_a_nic_shared_by_bandwidth(rootport: RunningRootport) -> None:
     found = logs(rootport, "nic-bandwidth")
 
     assert all(len(seen_verbs(log)) == 1 for log in found.values())
+
+
+def test_a_nic_shared_by_percent(rootport: RunningRootport) -> None:
+    nic, tree = rootport.host.nics[6], rootport.host.tree
+    assert rootport.plugin is not None
+
+    def by_percent() -> list[str]:
+        devices = [device for part in rootport.slices() for device in part["spec"].get("devices", [])]
+        return [device["name"] for device in devices if "bandwidthRatio" in device.get("capacity", {})]
+
+    tree.port_rate(nic, None)
+    try:
+        rootport.plugin.hang_up()
+        wait_until("a NIC is shared by percent", lambda: len(by_percent()) == 1, timeout_s=30)
+        (log,) = logs(rootport, "nic-percent").values()
+        assert seen_verbs(log) == {6}
+    finally:
+        tree.port_rate(nic, "400 Gb/sec (4X NDR)")
+        rootport.plugin.hang_up()
+    wait_until("it is shared by bandwidth again", lambda: not by_percent(), timeout_s=30)
+
+
+def test_a_vf_with_bandwidth_of_its_own(rootport: RunningRootport) -> None:
+    (log,) = logs(rootport, "vf-bandwidth").values()
+
+    assert len(seen_verbs(log)) == 1
+    assert variables(log, "BANDWIDTH") == ["25000000000"]
 
 
 def test_an_fpga(rootport: RunningRootport) -> None:

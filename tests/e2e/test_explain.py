@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from driver.adapters.kubernetes.resources import EVENTS
-from tests.support.cluster.pods import gpu_claim, manifest, pod
+from tests.support.cluster.pods import gpu_claim, gpu_class, manifest, pod
 from tests.support.cluster.processes import wait_until
 from tests.support.cluster.rootport import RunningRootport
 
@@ -79,17 +79,15 @@ def test_a_hanging_pod_is_explained_and_the_explanation_goes_when_it_runs(rootpo
 
 
 def test_a_claim_that_the_node_cannot_prepare_is_explained(rootport: RunningRootport) -> None:
-    """Strategies are not known to the scheduler: a second one on the same GPU waits on its node."""
-    for name, strategy in (("first", "timeSlicing"), ("second", "mps")):
-        config = {"kind": "GpuConfig", "sharing": {"strategy": strategy}}
-        made = gpu_claim(name, GPU, parameters=config, core="20", memory="10Gi")
-        rootport.cluster.kubectl("apply", "--filename=-", input=manifest(made, pod(name, claim=name)))
-        if name == "first":
-            wait_until("first runs", lambda: rootport.cluster.get("pod", "first")["status"]["phase"] == "Running")
-    wait_until("second is placed", lambda: bool(rootport.cluster.get("pod", "second")["spec"].get("nodeName")))
+    """Neither the scheduler nor admission judges the parameters of an administrator's own DeviceClass."""
+    wrong, made = gpu_class("wrong", {"kind": "MigConfig"}), gpu_claim("refused", GPU, core="20", memory="10Gi")
+    made["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] = "wrong"
+    rootport.cluster.kubectl("apply", "--filename=-", input=manifest(wrong, made, pod("refused", claim="refused")))
+    wait_until("the pod is placed", lambda: bool(rootport.cluster.get("pod", "refused")["spec"].get("nodeName")))
 
     def explains_the_failure() -> bool:
-        code, text = explained(rootport, "pod", "default/second")
-        return code == 1 and "PrepareFails" in text and "first" in text
+        code, text = explained(rootport, "pod", "default/refused")
+        return code == 1 and "PrepareFails" in text and "MigConfig" in text
 
     wait_until("explain says what the plugin says", explains_the_failure, timeout_s=60, step_s=1)
+    rootport.cluster.kubectl("delete", "deviceclass", "wrong")

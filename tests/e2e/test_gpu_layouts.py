@@ -33,6 +33,7 @@ def controller(rootport: RunningRootport) -> Iterator[Callable[[str], None]]:
         assert rootport.controller is not None
         rootport.controller.stop()
         rootport.start_controller(f"--gpu-layout={layout}", module=QUICK)
+        rootport.wait_until_controller_is_ready()
 
     yield start
     rootport.delete_all()

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.support.cluster.binaries import cache_folder
-from tests.support.cluster.cni_program import build_cni_program
-from tests.support.cluster.driver import MANIFESTS, NAMESPACE
-from tests.support.cluster.images import build_rootport
+from tests.support.cluster.driver import NAMESPACE
+from tests.support.cluster.installation import PLUGIN, Installation, installations, logs
 from tests.support.cluster.interfaces import add_interfaces, interfaces, remove_interfaces
 from tests.support.cluster.pods import manifest, nic_claim, pod, template
 from tests.support.cluster.processes import wait_until
@@ -21,81 +16,18 @@ from tests.support.cluster.rootport import RunningRootport
 from tests.support.paths import REPO
 
 EXAMPLES = REPO / "examples"
-CNI_PROGRAM = "rootport-cni-of-the-installation"
-PLUGIN = "daemonset/rootport-kubelet-plugin"
-CONTROLLER = "deployment/rootport-controller"
 DEVICES = 3 * 8 + 8 * 25 + 4
 """GPUs, NICs and percent devices; MIG partitions; one more NIC, two VF pools and an FPGA."""
-
-
-def overlay(rootport: RunningRootport, folder: Path) -> Path:
-    """A kustomization as a user would write one: ours, with the plugin told where this node's hardware is described."""
-    root, container = rootport.host.root, "/spec/template/spec/containers/0"
-    patch: list[dict[str, Any]] = [
-        {"op": "add", "path": f"{container}/args/-", "value": f"--host-root=/host{root}"},
-        {"op": "add", "path": f"{container}/args/-", "value": f"--device-root={root}"},
-        {"op": "add", "path": f"{container}/args/-", "value": f"--cni-program=/host{root}/{CNI_PROGRAM}"},
-        {
-            "op": "add",
-            "path": f"{container}/env/-",
-            "value": {"name": "ROOTPORT_STUB_NVML", "value": f"/host{root}/nvml.txt"},
-        },
-        # The real host's /run, /dev and GPUs are file systems of their own below a read-only /host, or none at all.
-        {
-            "op": "add",
-            "path": f"{container}/volumeMounts/-",
-            "value": {"name": "described-hardware", "mountPath": f"/host{root}"},
-        },
-        {
-            "op": "add",
-            "path": "/spec/template/spec/volumes/-",
-            "value": {"name": "described-hardware", "hostPath": {"path": str(root), "type": "Directory"}},
-        },
-    ]
-    build_cni_program(root / CNI_PROGRAM, state=root / "run/rootport/cni")
-    cni_folders = {"cni-conf": rootport.cluster.cni_conf_folder, "cni-bin": rootport.cluster.cni_bin_folder}
-    volumes = [{"name": name, "hostPath": {"path": str(path)}} for name, path in cni_folders.items()]
-    folder.mkdir(parents=True, exist_ok=True)
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [os.path.relpath(MANIFESTS, folder)],
-        "components": [os.path.relpath(MANIFESTS / "components/cni", folder)],
-        "patches": [
-            {"target": {"kind": "DaemonSet"}, "patch": yaml.safe_dump(patch)},
-            {"patch": yaml.safe_dump(_daemon_set({"spec": {"template": {"spec": {"volumes": volumes}}}}))},
-        ],
-    }
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    return folder
-
-
-def _daemon_set(body: dict[str, Any]) -> dict[str, Any]:
-    """A strategic merge patch of the plugin's DaemonSet."""
-    metadata = {"name": "rootport-kubelet-plugin", "namespace": NAMESPACE}
-    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, **body}
 
 
 @pytest.fixture(scope="module")
 def installed(running: RunningRootport, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRootport]:
     """Rootport's workloads, rolled out, in place of the processes of the other tests."""
-    cluster = running.cluster
-    running.stop()
-    cluster.import_image(build_rootport(MANIFESTS.parent, cache_folder()))
-    cluster.kubectl("apply", "--kustomize", overlay(running, tmp_path_factory.mktemp("overlay")))
-    try:
-        for workload in (CONTROLLER, PLUGIN):
-            cluster.kubectl("rollout", "status", workload, f"--namespace={NAMESPACE}", "--timeout=120s", timeout=130)
+    with installations(running):
+        installation = Installation(running, REPO, tmp_path_factory.mktemp("overlay") / "installed")
+        installation.apply()
+        installation.wait()
         yield running
-        cluster.kubectl("delete", PLUGIN, CONTROLLER, f"--namespace={NAMESPACE}", "--cascade=foreground")
-    finally:
-        for workload in ("controller", "kubelet-plugin"):
-            selector = f"--selector=app.kubernetes.io/component={workload}"
-            (running.cluster.folder / f"{workload}.pods.log").write_text(
-                cluster.kubectl("logs", selector, f"--namespace={NAMESPACE}", "--tail=-1", check=False)
-            )
-    running.start_controller()
-    running.start_plugin()
 
 
 def devices(rootport: RunningRootport) -> int:
@@ -121,7 +53,12 @@ def test_the_installed_plugin_may_do_what_partitions_and_mps_take(installed: Run
     installed.apply(path)
     for document in yaml.safe_load_all(path.read_text()):
         if document["kind"] == "Pod":
-            cluster.wait_for_pod(document["metadata"]["name"], "Succeeded")
+            try:
+                cluster.wait_for_pod(document["metadata"]["name"], "Succeeded")
+            except TimeoutError as error:
+                conditions = cluster.get("nodeinventory", "node-1")["status"]["conditions"]
+                log = cluster.kubectl("logs", PLUGIN, f"--namespace={NAMESPACE}", "--tail=100", check=False)
+                raise TimeoutError(f"{error}\n{yaml.safe_dump(conditions)}\n{log}") from None
     installed.delete(path)
     installed.delete_all()
     installed.wait_until_clean()
@@ -166,7 +103,6 @@ def test_a_rolling_update_of_the_plugin_fails_no_pod(installed: RunningRootport)
 
 def test_nothing_was_forbidden(installed: RunningRootport) -> None:
     for workload in ("controller", "kubelet-plugin"):
-        selector = f"--selector=app.kubernetes.io/component={workload}"
-        log = installed.cluster.kubectl("logs", selector, f"--namespace={NAMESPACE}", "--tail=-1")
+        log = logs(installed, workload)
         assert "rootport-controller starts" in log or "starting" in log
         assert "orbidden" not in log, log

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from driver.adapters.kubernetes.resources import EVENTS, PODS
+from driver.pairs import PairsRequest, Scope, claim_spec
 from tests.support.cluster.interfaces import add_interfaces, interfaces, remove_interfaces
 from tests.support.cluster.node import NODE_NAME
 from tests.support.cluster.pods import manifest, nic_claim, pod
@@ -80,6 +84,16 @@ def events_with(rootport: RunningRootport, kind: str, name: str, text: str) -> s
     return messages()
 
 
+def explained(rootport: RunningRootport, *argv: str) -> tuple[int, str]:
+    """What ``rootport explain`` prints, and its exit code."""
+    program = Path(sys.executable).with_name("rootport")
+    kubeconfig = f"--kubeconfig={rootport.cluster.control_plane.kubeconfig}"
+    done = subprocess.run(
+        [program, "explain", *argv, kubeconfig], capture_output=True, text=True, check=False, timeout=60
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
 def statuses(rootport: RunningRootport, claim: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = rootport.cluster.get("resourceclaim", claim).get("status", {}).get("devices", [])
     return found
@@ -144,6 +158,79 @@ def test_shares_of_a_nic_s_bandwidth_fill_it_and_no_more(rootport: RunningRootpo
     events_with(rootport, "Pod", "more", "cannot allocate all claims")
     for name in ("most", "rest"):
         assert "uverbs2" in device_nodes(log_of(rootport, name, "NVSHMEM"))
+
+
+@pytest.fixture
+def slow_to_tell(rootport: RunningRootport) -> Iterator[str]:
+    """A NIC whose driver does not tell its speed; at the end it does."""
+    nic, tree = rootport.host.nics[5], rootport.host.tree
+    assert rootport.plugin is not None
+    tree.port_rate(nic, None)
+    try:
+        rootport.plugin.hang_up()
+        wait_until("the NIC is shared by percent", lambda: "bandwidthRatio" in capacities(rootport, nic), timeout_s=30)
+        yield nic
+    finally:
+        rootport.delete_all()
+        rootport.wait_until_clean()
+        tree.port_rate(nic, "400 Gb/sec (4X NDR)")
+        rootport.plugin.hang_up()
+    wait_until("the NIC is shared by bandwidth", lambda: "bandwidth" in capacities(rootport, nic), timeout_s=30)
+
+
+def capacities(rootport: RunningRootport, nic: str) -> set[str]:
+    """The names of what a published NIC, or pool of its VFs, has."""
+    name = nic.replace(":", "-").replace(".", "-")
+    devices = [device for part in rootport.slices() for device in part["spec"].get("devices", [])]
+    found = next(item for item in devices if item["name"] in (f"rdma-{name}", f"rdma-vfs-{name}"))
+    return set(found.get("capacity", {}))
+
+
+def test_a_nic_of_unknown_speed_is_shared_by_percent_and_the_third_half_is_explained(
+    rootport: RunningRootport, slow_to_tell: str
+) -> None:
+    for name in ("one", "two", "three"):
+        claim = nic_claim(name, class_="rdma", address=slow_to_tell, bandwidthRatio="50")
+        start(rootport, claim, pod(name, claim=name, command=LOOK))
+        if name != "three":
+            assert "uverbs5" in device_nodes(log_of(rootport, name, "NVSHMEM"))
+
+    events_with(rootport, "Pod", "three", "cannot allocate all claims")
+    _, text = explained(rootport, "claim", "default/three")
+    assert "bandwidthRatio" in text, text
+    assert rootport.cluster.get("resourceclaim", "three").get("status", {}).get("allocation") is None
+    (device,) = statuses(rootport, "one")
+    assert (device["data"]["nic"], device["data"]["bandwidthRatio"]) == (device["device"], 50)
+    shown = rootport.cluster.get("devices.rootport.dev")["items"]
+    of_nic = next(item for item in shown if item["metadata"]["name"].endswith(device["device"]))
+    assert of_nic["status"]["allocated"] == {"bandwidthRatio": 100}
+
+
+def test_a_percent_does_not_fit_a_nic_in_bits_per_second_and_explain_says_so(rootport: RunningRootport) -> None:
+    claim = nic_claim("percent", class_="rdma", address=rootport.host.nics[2], bandwidthRatio="50")
+    start(rootport, claim, pod("percent", claim="percent", command=LOOK))
+
+    events_with(rootport, "Pod", "percent", "cannot allocate all claims")
+    _, text = explained(rootport, "claim", "default/percent")
+    assert "bandwidthRatio" in text, text
+    assert "bandwidth" in text.replace("bandwidthRatio", ""), text
+
+
+def test_what_vfs_reserve_is_never_more_than_their_nic_has_and_others_share(rootport: RunningRootport) -> None:
+    nic = rootport.host.vf_nics[0]
+    for name, capacity in (("most", {"bandwidth": "75G"}), ("more", {"bandwidth": "26G"}), ("any", {})):
+        start(rootport, nic_claim(name, parent=nic.address, **capacity), pod(name, claim=name, command=LOOK))
+        if name != "more":
+            log_of(rootport, name, "NVSHMEM")
+
+    events_with(rootport, "Pod", "more", "cannot allocate all claims")
+    _, text = explained(rootport, "claim", "default/more")
+    assert "bandwidth" in text, text
+    (device,) = statuses(rootport, "most")
+    assert device["data"]["bandwidth"] == "75G"
+    rootport.cluster.kubectl("delete", "pod", "most")
+    rootport.cluster.kubectl("delete", "resourceclaim", "most")
+    rootport.cluster.wait_for_pod("more", "Running")
 
 
 def test_an_interface_is_moved_into_its_pod_and_comes_back(rootport: RunningRootport, veths: tuple[str, ...]) -> None:
@@ -314,6 +401,47 @@ def test_an_aligned_pod_is_told_nothing(rootport: RunningRootport) -> None:
 
     wait_until("the claim's status tells the distance", lambda: "PIX" in distances(), timeout_s=30)
     found = rootport.cluster.list(EVENTS, field_selector="involvedObject.name=near")
+    assert "DevicesNotAligned" not in {item["reason"] for item in found}
+
+
+def ladder_claim(name: str, **addresses: str) -> dict[str, Any]:
+    """A pair by the ladder, of devices that are at these PCI addresses, by kind."""
+    spec = claim_spec(PairsRequest(gpus=1, nics=1, scope=Scope.LADDER)).to_wire()
+    for request in spec["devices"]["requests"]:
+        address = addresses.get(request["name"].partition("-")[0])
+        for rung in request["firstAvailable"] if address else ():
+            expression = f'device.attributes["resource.kubernetes.io"].pciBusID == "{address}"'
+            rung.setdefault("selectors", []).append({"cel": {"expression": expression}})
+    metadata = {"name": name}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
+
+
+def test_a_pair_that_there_is_only_anywhere_runs_and_is_reported_as_not_aligned(rootport: RunningRootport) -> None:
+    host = rootport.host
+    far = ladder_claim("anywhere", gpu=host.gpus[0], nic=host.nics[6])
+    start(rootport, far, pod("anywhere", claim="anywhere", command=LOOK))
+    start(rootport, ladder_claim("nearest"), pod("nearest", claim="nearest", command=LOOK))
+    rootport.cluster.wait_for_pod("anywhere", "Running")
+    rootport.cluster.wait_for_pod("nearest", "Running")
+
+    def requests(claim: str) -> list[str]:
+        allocation = rootport.cluster.get("resourceclaim", claim)["status"]["allocation"]
+        return [result["request"] for result in allocation["devices"]["results"]]
+
+    def aligned(claim: str) -> list[tuple[str, str]]:
+        conditions = (item for device in statuses(rootport, claim) for item in device.get("conditions") or ())
+        return [(item["status"], item["message"]) for item in conditions if item["type"] == "Aligned"]
+
+    assert requests("anywhere") == ["gpu-0/node", "nic-0/node"]
+    assert requests("nearest") == ["gpu-0/switch", "nic-0/switch"]
+    wait_until("the claim's status tells it", lambda: bool(aligned("anywhere")), timeout_s=30)
+    ((status, message),) = aligned("anywhere")
+    assert status == "False"
+    assert " is at SYS (" in message
+    assert "the last rung of its ladder" in events_with(rootport, "Pod", "anywhere", "DevicesNotAligned")
+    wait_until("the other's status is written", lambda: bool(statuses(rootport, "nearest")), timeout_s=30)
+    assert aligned("nearest") == []
+    found = rootport.cluster.list(EVENTS, field_selector="involvedObject.name=nearest")
     assert "DevicesNotAligned" not in {item["reason"] for item in found}
 
 

@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pytest
 
 from driver.adapters.kubernetes.resources import EVENTS, PODS, RESOURCE_CLAIMS
+from tests.support.cluster.hardware import FakeHost
 from tests.support.cluster.ledger import held_of, oversold
-from tests.support.cluster.pods import gpu_claim, manifest, pod
+from tests.support.cluster.pods import gpu_claim, gpu_class, manifest, pod
 from tests.support.cluster.processes import wait_until
 from tests.support.cluster.rootport import RunningRootport
+from tests.support.cluster.strategies import offering
 
 SEQUENCES: Final = 100
 STEPS: Final = 4
+STRATEGIES: Final = {"timeSlicing": "", "mps": "-mps", "hamiCore": "-hami-core"}
+"""Strategy to the ending of its classes."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def options(running: RunningRootport) -> Iterator[tuple[str, ...]]:
+    """Of the plugin, while the first four GPUs of the node are time-sliced and the others have other strategies."""
+    with offering(running, mps=running.host.gpus[4:6], hamiCore=running.host.gpus[6:]) as plugin:
+        yield plugin
+
+
+def strategy_of(host: FakeHost, gpu: str) -> str:
+    return ("timeSlicing", "timeSlicing", "mps", "hamiCore")[host.gpus.index(gpu) // 2]
 
 
 def apply(rootport: RunningRootport, *objects: dict[str, Any]) -> None:
@@ -63,7 +82,34 @@ def settle(rootport: RunningRootport, expected: dict[str, str] | None = None) ->
 
 def check_books(rootport: RunningRootport) -> None:
     claims = rootport.cluster.list(RESOURCE_CLAIMS)
-    assert oversold(claims, rootport.slices()) == []
+    slices = rootport.slices()
+    assert oversold(claims, slices) == []
+    assert mixed(claims, slices) == []
+
+
+def mixed(claims: Sequence[dict[str, Any]], slices: Sequence[dict[str, Any]]) -> list[str]:
+    """Each GPU that claims of more than one strategy's classes hold at once, or that offers them another one."""
+    devices = {device["name"]: device["attributes"] for part in slices for device in part["spec"].get("devices", ())}
+    found: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for item in claims:
+        (request,) = item["spec"]["devices"]["requests"]
+        class_ = request["exactly"]["deviceClassName"].removesuffix(".rootport.dev")
+        for result in (item.get("status", {}).get("allocation") or {"devices": {"results": []}})["devices"]["results"]:
+            attributes = devices[result["device"]]
+            type_ = attributes["type"]["string"]
+            if type_ in ("gpu", "gpu-ratio") and class_.startswith(type_):
+                (wanted,) = (name for name, ending in STRATEGIES.items() if class_.removeprefix(type_) == ending)
+                # Each GPU has a switch of its own on this node.
+                gpu = found[attributes["pcieSwitch"]["string"]]
+                gpu[item["metadata"]["name"]] = wanted
+                gpu[f"offered to {item['metadata']['name']}"] = attributes["sharingStrategy"]["string"]
+    return [f"{gpu}: {strategies}" for gpu, strategies in found.items() if len(set(strategies.values())) > 1]
+
+
+def refusals(rootport: RunningRootport, prefix: str) -> list[str]:
+    """What the node has said against claims of pods that were bound to it, whether or not it prepared them later."""
+    found = rootport.cluster.list(EVENTS, field_selector="reason=FailedPrepareDynamicResources")
+    return [item["message"] for item in found if item["involvedObject"]["name"].startswith(prefix)]
 
 
 def status_data(rootport: RunningRootport, claim: str) -> dict[str, Any]:
@@ -113,6 +159,23 @@ def test_shares_fill_a_gpu_to_exactly_its_capacity_and_no_further(
     assert full == 100
     remove(rootport, names[0])
     settle(rootport, dict.fromkeys([*names[1:], "one-more"], "Running"))
+
+
+def test_shares_of_memory_alone_and_one_with_all_of_the_core_have_one_gpu_together(rootport: RunningRootport) -> None:
+    gpu = rootport.host.gpus[0]
+    start(rootport, "one", gpu, memory="30Gi")
+    start(rootport, "two", gpu, memory="30Gi")
+    start(rootport, "busy", gpu, core="100", memory="10Gi")
+    settle(rootport, dict.fromkeys(("one", "two", "busy"), "Running"))
+    data = status_data(rootport, "one")["data"]
+    assert (data["mode"], data["core"]) == ("shared", 0)
+
+    start(rootport, "more-core", gpu, core="1", memory="1Gi")
+    start(rootport, "everything", gpu)
+    start(rootport, "three", gpu, memory="1Gi")
+
+    running = dict.fromkeys(("one", "two", "busy", "three"), "Running")
+    settle(rootport, running | dict.fromkeys(("more-core", "everything"), "Unschedulable"))
 
 
 MODES: Final[dict[str, dict[str, Any]]] = {
@@ -171,7 +234,7 @@ def test_partitions_fill_a_gpu_and_the_container_sees_its_own_alone(rootport: Ru
 def test_the_claim_s_status_says_whether_the_limit_is_enforced(rootport: RunningRootport) -> None:
     gpu = rootport.host.gpus[3]
     start(rootport, "advisory", gpu, core="50", memory="10Gi")
-    start(rootport, "whole", rootport.host.gpus[4])
+    start(rootport, "whole", rootport.host.gpus[1])
     settle(rootport, {"advisory": "Running", "whole": "Running"})
 
     share, whole = status_data(rootport, "advisory"), status_data(rootport, "whole")
@@ -185,9 +248,8 @@ def test_the_claim_s_status_says_whether_the_limit_is_enforced(rootport: Running
 
 def test_mps_runs_from_the_first_share_to_the_last(rootport: RunningRootport) -> None:
     gpu = rootport.host.gpus[5]
-    mps = {"kind": "GpuConfig", "sharing": {"strategy": "mps"}}
     for name in ("first", "second"):
-        start(rootport, name, gpu, core="50", memory="30Gi", parameters=mps)
+        start(rootport, name, gpu, type_="gpu-mps", core="50", memory="30Gi")
     settle(rootport, {"first": "Running", "second": "Running"})
     assert len(rootport.mps_daemons()) == 1
     pipes = {
@@ -198,27 +260,47 @@ def test_mps_runs_from_the_first_share_to_the_last(rootport: RunningRootport) ->
     assert "control" in pipes.pop()
     assert status_data(rootport, "second")["data"]["isolation"]["by"] == "MPS"
 
+    (daemon,) = rootport.mps_daemons()
+    os.kill(daemon, signal.SIGKILL)
+    wait_until("another daemon runs", lambda: set(rootport.mps_daemons()) - {daemon}, timeout_s=60)
+
     remove(rootport, "first")
     assert len(rootport.mps_daemons()) == 1
     remove(rootport, "second")
     wait_until("the MPS daemon has ended", lambda: not rootport.mps_daemons())
 
 
-def test_a_second_strategy_on_one_gpu_fails_and_names_the_first_claim(rootport: RunningRootport) -> None:
-    gpu = rootport.host.gpus[5]
-    start(rootport, "plain", gpu, core="10", memory="1Gi")
-    settle(rootport, {"plain": "Running"})
+@pytest.mark.parametrize("number", [0, 4, 6], ids=list(STRATEGIES))
+def test_shares_of_another_strategy_are_not_placed_on_a_gpu(rootport: RunningRootport, number: int) -> None:
+    gpu = rootport.host.gpus[number]
+    expected = {}
+    for strategy, ending in STRATEGIES.items():
+        own = strategy == strategy_of(rootport.host, gpu)
+        for type_, size in (("gpu", {"memory": "1Gi"}), ("gpu-ratio", {"core": "10", "memoryRatio": "10"})):
+            name = f"{type_}{ending}"
+            start(rootport, name, gpu, type_=name, **size)
+            # Bytes and percent of one GPU exclude each other, so one of them waits.
+            expected[name] = {"Running", "Unschedulable"} if own else {"Unschedulable"}
+    found = settle(rootport)
 
+    assert all(state in expected[name] for name, state in found.items()), found
+    assert sorted(found.values()) == ["Running", *["Unschedulable"] * 5]
+
+
+def test_a_strategy_of_another_class_is_refused_at_admission(rootport: RunningRootport) -> None:
     mps = {"kind": "GpuConfig", "sharing": {"strategy": "mps"}}
-    start(rootport, "wants-mps", gpu, core="10", memory="1Gi", parameters=mps)
-    wait_until("the pod's event says why", lambda: "default/plain" in events(rootport, "wants-mps"), timeout_s=30)
+    wanted = gpu_claim("wants-mps", rootport.host.gpus[5], core="10", memory="1Gi", parameters=mps)
+    said = rootport.cluster.kubectl("apply", "--filename=-", input=manifest(wanted), check=False)
+    assert "gpu-mps.rootport.dev" in said
+    assert "NotFound" in rootport.cluster.kubectl("get", "resourceclaim", "wants-mps", check=False)
 
-    message = events(rootport, "wants-mps")
-    assert "timeSlicing" in message
-    assert "mps" in message
-    assert not rootport.mps_daemons()
-    remove(rootport, "plain")
-    settle(rootport, {"wants-mps": "Running"})
+
+@pytest.fixture
+def own_class(rootport: RunningRootport) -> Iterator[str]:
+    """The name of an administrator's own DeviceClass, which a test makes."""
+    name = "wrong.example.com"
+    yield name
+    rootport.cluster.kubectl("delete", "deviceclass", name)
 
 
 @pytest.mark.parametrize(
@@ -226,13 +308,16 @@ def test_a_second_strategy_on_one_gpu_fails_and_names_the_first_claim(rootport: 
     [
         ({"kind": "MigConfig"}, "MigConfig"),
         ({"kind": "GpuConfig", "sharing": {"strategy": "exclusive"}}, "exclusive"),
+        ({"kind": "GpuConfig", "sharing": {"strategy": "mps"}}, "timeSlicing"),
     ],
-    ids=["mig-config-on-a-gpu", "exclusive-share"],
+    ids=["mig-config-on-a-gpu", "exclusive-share", "another-strategy"],
 )
-def test_wrong_parameters_are_refused_at_prepare_and_leave_nothing(
-    rootport: RunningRootport, parameters: dict[str, Any], says: str
+def test_wrong_parameters_of_a_class_are_refused_at_prepare_and_leave_nothing(
+    rootport: RunningRootport, own_class: str, parameters: dict[str, Any], says: str
 ) -> None:
-    start(rootport, "wrong", rootport.host.gpus[6], core="10", memory="1Gi", parameters=parameters)
+    """Admission judges claims; a DeviceClass is an administrator's."""
+    apply(rootport, gpu_class(own_class, parameters))
+    start(rootport, "wrong", rootport.host.gpus[0], type_=own_class, core="10", memory="1Gi")
 
     wait_until("the pod's event says why", lambda: says in events(rootport, "wrong"), timeout_s=30)
 
@@ -240,31 +325,17 @@ def test_wrong_parameters_are_refused_at_prepare_and_leave_nothing(
     assert rootport.leftovers() == []
 
 
-def test_wrong_parameters_of_a_class_are_refused_at_prepare_with_all_mistakes(rootport: RunningRootport) -> None:
-    """Admission judges claims; a DeviceClass is an administrator's."""
-    parameters = {
-        "apiVersion": "rootport.dev/v1alpha1",
-        "kind": "GpuConfig",
-        "sharing": {"strategy": "mps", "wrong": 1},
-    }
-    wrong = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": "wrong"},
-        "spec": {
-            "selectors": [{"cel": {"expression": 'device.attributes["rootport.dev"].type == "gpu"'}}],
-            "config": [{"opaque": {"driver": "rootport.dev", "parameters": parameters | {"other": 2}}}],
-        },
-    }
-    wanted = gpu_claim("wrong", rootport.host.gpus[6], core="10", memory="1Gi")
-    wanted["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] = "wrong"
-    apply(rootport, wrong, wanted, pod("wrong", claim="wrong"))
+def test_wrong_parameters_of_a_class_are_refused_at_prepare_with_all_mistakes(
+    rootport: RunningRootport, own_class: str
+) -> None:
+    parameters = {"kind": "GpuConfig", "sharing": {"strategy": "mps", "wrong": 1}, "other": 2}
+    apply(rootport, gpu_class(own_class, parameters))
+    start(rootport, "wrong", rootport.host.gpus[0], type_=own_class, core="10", memory="1Gi")
 
     wait_until("the pod's event says why", lambda: "sharing.wrong" in events(rootport, "wrong"), timeout_s=30)
 
     assert "config[0].opaque.parameters.other" in events(rootport, "wrong")
     assert rootport.leftovers() == []
-    rootport.cluster.kubectl("delete", "deviceclass", "wrong")
 
 
 @pytest.mark.parametrize(
@@ -274,7 +345,7 @@ def test_wrong_parameters_are_refused_at_admission_as_far_as_it_can_see(
     rootport: RunningRootport, sharing: dict[str, Any]
 ) -> None:
     parameters = {"kind": "GpuConfig", "sharing": sharing}
-    wanted = gpu_claim("wrong", rootport.host.gpus[6], core="10", memory="1Gi", parameters=parameters)
+    wanted = gpu_claim("wrong", rootport.host.gpus[0], core="10", memory="1Gi", parameters=parameters)
     said = rootport.cluster.kubectl("apply", "--filename=-", input=manifest(wanted), check=False)
     assert "spec.devices.config[0].opaque.parameters.sharing" in said
     assert "NotFound" in rootport.cluster.kubectl("get", "resourceclaim", "wrong", check=False)
@@ -285,7 +356,7 @@ def test_a_wrong_core_is_refused_at_admission(rootport: RunningRootport, core: s
     said = rootport.cluster.kubectl(
         "apply",
         "--filename=-",
-        input=manifest(gpu_claim("wrong", rootport.host.gpus[6], core=core, memory="1Gi")),
+        input=manifest(gpu_claim("wrong", rootport.host.gpus[0], core=core, memory="1Gi")),
         check=False,
     )
     assert "core" in said
@@ -296,9 +367,14 @@ def test_a_wrong_core_is_refused_at_admission(rootport: RunningRootport, core: s
 def test_random_creations_and_deletions_across_modes_never_oversell_and_leave_nothing(
     rootport: RunningRootport,
 ) -> None:
-    """SEQUENCES sequences, one a GPU at a time, all GPUs at once; the API is looked at after each step."""
+    """SEQUENCES sequences, one a GPU at a time, all GPUs at once; the API is looked at after each step.
+
+    The node's GPUs have different strategies, and some claims ask a GPU for another one than its own: they wait,
+    and whatever was bound to the node is never refused there.
+    """
     chance = random.Random(5)
     gpus = rootport.host.gpus
+    foreign: set[str] = set()
     done = ran = 0
     while done < SEQUENCES:
         live: dict[str, list[str]] = {gpu: [] for gpu in gpus[: SEQUENCES - done]}
@@ -308,22 +384,33 @@ def test_random_creations_and_deletions_across_modes_never_oversell_and_leave_no
                 if names and chance.random() < 0.4:
                     deleted.append(names.pop(chance.randrange(len(names))))
                 else:
-                    name = f"s{done + number}-{step}"
+                    name = f"sequence{done + number}-{step}"
                     names.append(name)
-                    created += [gpu_claim(name, gpu, **any_part(chance)), pod(name, claim=name)]
+                    own = strategy_of(rootport.host, gpu)
+                    strategy = chance.choice(list(STRATEGIES)) if chance.random() < 0.15 else own
+                    part = any_part(chance)
+                    if part.get("type_") != "mig":
+                        part["type_"] = part.get("type_", "gpu") + STRATEGIES[strategy]
+                        if strategy != own:
+                            foreign.add(name)
+                    created += [gpu_claim(name, gpu, **part), pod(name, claim=name)]
             apply(rootport, *created)
             if deleted:
                 remove(rootport, *deleted)
             found = settle(rootport)
-            ran += sum(state == "Running" for state in found.values())
+            running = {name for name, state in found.items() if state == "Running"}
+            assert not running & foreign
+            assert refusals(rootport, "sequence") == []
+            ran += len(running)
         done += len(live)
         remove(rootport, *(name for names in live.values() for name in names))
         rootport.wait_until_clean()
     assert ran > SEQUENCES, "most claims found room"
+    assert len(foreign) > SEQUENCES // 10
 
 
 def any_part(chance: random.Random) -> dict[str, Any]:
-    sizes = {"core": str(chance.choice([10, 25, 40, 60, 100]))}
+    sizes = {} if chance.random() < 0.4 else {"core": str(chance.choice([10, 25, 40, 60, 100]))}
     match chance.randrange(4):
         case 0:
             return {}
@@ -336,14 +423,16 @@ def any_part(chance: random.Random) -> dict[str, Any]:
             return {"type_": "mig", "profile": profile}
 
 
-def test_a_plugin_that_is_away_during_deletion_cleans_up_when_it_is_back(rootport: RunningRootport) -> None:
+def test_a_plugin_that_is_away_during_deletion_cleans_up_when_it_is_back(
+    rootport: RunningRootport, options: tuple[str, ...]
+) -> None:
     start(rootport, "partition", rootport.host.gpus[7], type_="mig", profile="2g.20gb")
     settle(rootport, {"partition": "Running"})
     assert rootport.plugin is not None
     rootport.plugin.kill()
     rootport.cluster.kubectl("delete", "pod/partition", "--wait=false")
 
-    rootport.start_plugin()
+    rootport.start_plugin(options=options)
 
     rootport.cluster.wait_for_no_pod("partition")
     rootport.wait_until_clean()

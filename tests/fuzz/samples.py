@@ -16,6 +16,7 @@ from tests.fuzz.mutation import JSON_TOKENS, json_mutated, mutated
 from tests.support.topologies import MACHINE_FILES, nccl_file
 
 __all__ = [
+    "CSV_TOKENS",
     "DUMP",
     "MACHINES",
     "MANIFESTS",
@@ -32,6 +33,16 @@ DUMP: Final = sorted((REPO / "examples/explain").glob("*.yaml"))
 MACHINES: Final = list(MACHINE_FILES)
 TOPOLOGIES: Final = [nccl_file(path.stem) for path in MACHINE_FILES]
 PROBLEMS: Final = sorted((REPO / "tests/data/conformance").glob("*.jsonl"))
+CSV_TOKENS: Final = (
+    *(b",", b'"', b"\n", b"\r", b"\0", b"nan", b"1e15", b"1e99", b"-1", b"0.5", b"1e-9", b"|", b"9" * 400, b"\xff"),
+    *(
+        "\N{ARABIC-INDIC DIGIT FIVE}".encode(),
+        "\N{ZERO WIDTH NO-BREAK SPACE}".encode(),
+        b"num_gpu",
+        b"gpu",
+        b"gpu_milli",
+    ),
+)
 YAML_TOKENS: Final = (
     *JSON_TOKENS,
     *(b"&a ", b"*a", b"[&a [*a]]", b"<<: ", b"!!merge <<", b"!!python/object:os.system ", b"!!int ", b"!!float "),

@@ -16,6 +16,7 @@ from driver.convert.dialect import Where
 from driver.convert.dialects import DIALECTS
 from driver.convert.other_drivers.names import NAMES
 from driver.convert.other_drivers.requests import CLASSES, REFUSED_CLASSES
+from driver.ratios import SizeCounter, Sizes, restored, rewritten
 from tests.fuzz.fuzzing import Target
 from tests.fuzz.mutation import hostile_value, json_mutated, mutated
 
@@ -146,6 +147,55 @@ def _make_claim(random: Random) -> bytes:
 
 def test_a_claim_of_another_driver_is_converted_refused_or_left_alone() -> None:
     Target(name="convert-claims", make=_make_claim, check=_check, examples=300).run()
+
+
+def _make_percentages(random: Random) -> bytes:
+    requests: list[Any] = []
+    for number in range(random.randrange(1, 5)):
+        name, of = random.choice(
+            (("gpu-ratio", "memoryRatio"), ("gpu-ratio-mps", "memoryRatio"), ("rdma", "bandwidthRatio"))
+        )
+        asked = {"deviceClassName": f"{name}.rootport.dev", "capacity": {"requests": {of: random.choice(_AMOUNTS)}}}
+        listed = {"name": f"r{number}", "firstAvailable": [{"name": "a", **asked}]}
+        requests.append(random.choice(({"name": f"r{number}", "exactly": asked}, listed)))
+    devices = {"requests": requests, "constraints": [{"requests": ["r0", "r1/a"], "matchAttribute": "rootport.dev/a"}]}
+    return json.dumps(json_mutated(random, devices)).encode(errors="surrogatepass")
+
+
+def _sizes() -> Sizes:
+    counter = SizeCounter()
+    for kind, capacity, value in (("gpu", "memory", "80Gi"), ("gpu", "memory", "15Gi"), ("rdma", "bandwidth", "400G")):
+        attributes = {"type": {"string": kind}}
+        counter.add(
+            {"attributes": attributes, "capacity": {capacity: {"value": value}}, "allowMultipleAllocations": True}
+        )
+    return counter.sizes()
+
+
+def _check_percentages(data: bytes) -> None:
+    try:
+        devices = parse_json(data, max_bytes=len(data))
+    except JsonError:
+        return
+    if not isinstance(devices, dict):
+        return
+    before = repr(devices)
+    found = rewritten(devices, _sizes())
+    assert repr(devices) == before
+    assert rewritten(found.devices, _sizes()).devices is found.devices
+    restored(devices)
+    if found.is_rewritten:
+        json.dumps(found.devices)
+        assert restored(found.devices).keys() == devices.keys()
+        assert all(
+            len(item.get("firstAvailable") or ()) <= 8
+            for item in found.devices["requests"]
+            if isinstance(item, dict) and item not in devices["requests"]
+        )
+
+
+def test_percentages_of_a_claim_become_lists_once_or_stay() -> None:
+    Target(name="ratios", make=_make_percentages, check=_check_percentages, examples=300).run()
 
 
 def test_an_object_is_converted_refused_or_left_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from driver.adapters.files.allocation_problems import answer_file
 from driver.adapters.files.document import Problem
 from driver.adapters.files.policies_file import read_policies
 from driver.adapters.files.resource_map_file import read_resource_map
+from driver.adapters.files.trace_folder import read_trace
 from driver.adapters.files.yaml_documents import read_documents
 from driver.adapters.kubernetes.kubeconfig import cluster_context
 from driver.adapters.machines.topology import read_topology
@@ -22,12 +24,14 @@ from driver.adapters.manifests.claims import read_all_manifests, read_manifests
 from driver.adapters.manifests.dumps import read_dumps, read_observed_dump
 from driver.adapters.manifests.kustomizations import patch_files
 from driver.adapters.manifests.streams import stream_parts
+from driver.api.device_policies import DevicePolicies
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.errors import RootportError
 from tests.fuzz.fuzzing import Target, check_message
 from tests.fuzz.mutation import json_mutated, mutated, spoilt
 from tests.fuzz.samples import (
+    CSV_TOKENS,
     DUMP,
     MACHINES,
     MANIFESTS,
@@ -39,6 +43,7 @@ from tests.fuzz.samples import (
     spoilt_yaml,
 )
 from tests.support.observed_cluster import small_cluster
+from tests.support.traces import NODES, PODS, PUBLISHED, small_trace
 
 pytestmark = pytest.mark.fuzz
 
@@ -51,6 +56,11 @@ _NIC_POLICIES: Final = {
     "apiVersion": "rootport.dev/v1alpha1",
     "kind": "NicPolicies",
     "policies": [{"nodes": {"names": ["a"]}, "vfs": "named"}],
+}
+_DEVICE_POLICIES: Final = {
+    "apiVersion": "rootport.dev/v1alpha1",
+    "kind": "DevicePolicies",
+    "policies": [{"ifNames": ["eth0"], "attributes": {"a.b/c": "d", "a.b/e": {"version": "1.2.3"}}, "offer": False}],
 }
 _RESOURCE_MAP: Final = {
     "apiVersion": "rootport.dev/v1alpha1",
@@ -147,11 +157,11 @@ def test_a_kustomization_names_patches_or_none(tmp_path: Path) -> None:
     Target(name="kustomizations", make=_spoilt_object(_KUSTOMIZATION), check=check, mebibytes=250).run()
 
 
-@pytest.mark.parametrize("kind", [GpuPolicies, NicPolicies])
+@pytest.mark.parametrize("kind", [GpuPolicies, NicPolicies, DevicePolicies])
 def test_a_file_of_policies_is_read_or_is_one_error(tmp_path: Path, kind: type[Any]) -> None:
     Target(
         name="policies",
-        make=_spoilt_object(_GPU_POLICIES, _NIC_POLICIES),
+        make=_spoilt_object(_GPU_POLICIES, _NIC_POLICIES, _DEVICE_POLICIES),
         check=_read_by(lambda path: read_policies(path, kind), tmp_path / "policies.yaml"),
     ).run()
 
@@ -208,6 +218,41 @@ def test_a_topology_file_is_read_or_is_one_error(tmp_path: Path) -> None:
 def test_a_machine_description_is_read_or_is_one_error(tmp_path: Path) -> None:
     check = _read_by(read_topology, tmp_path / "machine.yaml")
     Target(name="machines", make=spoilt_yaml(MACHINES), check=check).run()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("nodes.csv", NODES),
+        ("pods/default.csv", PODS),
+        ("published-allocation.csv", PUBLISHED),
+        ("nodes.csv.gz", NODES),
+    ],
+)
+def test_a_trace_is_read_or_is_one_error(tmp_path: Path, name: str, text: str) -> None:
+    folder = small_trace(tmp_path)
+    packed = name.endswith(".gz")
+    if packed:
+        (folder / "nodes.csv").unlink()
+
+    def make(random: Random) -> bytes:
+        good = text.encode()
+        if packed and random.randrange(2):
+            return gzip.compress(mutated(random, good, CSV_TOKENS))
+        return mutated(random, gzip.compress(good) if packed else good, CSV_TOKENS)
+
+    def check(data: bytes) -> None:
+        (folder / name).write_bytes(data)
+        try:
+            trace = read_trace(folder)
+        except RootportError as error:
+            check_message(error)
+            return
+        assert trace.gpus > 0
+        for pods in trace.workloads.values():
+            assert all(0 <= pod.gpu_milli <= 128_000 and pod.shape.cpu_milli >= 0 for pod in pods)
+
+    Target(name="traces", make=make, check=check, mebibytes=250).run()
 
 
 def test_a_kubeconfig_is_read_or_is_one_error(tmp_path: Path) -> None:

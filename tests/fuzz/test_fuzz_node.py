@@ -30,12 +30,14 @@ from driver.plan.effects import CreateMigDevice, LendInterface, RunMpsDaemon, Se
 from kubeletplugin.network.cni.network_config import NetworkConfig
 from kubeletplugin.network.cni.protocol import read_call
 from kubeletplugin.network.netdev.records import Records
+from kubeletplugin.node.shared_object import elf_problem, own_machine
 from kubeletplugin.state import checkpoint
 from kubeletplugin.state.entry_in_spec import found_in_spec
 from kubeletplugin.state.journal import EffectJournal
 from tests.fuzz.fuzzing import Target, check_message
 from tests.fuzz.mutation import json_mutated, mutated, spoilt
 from tests.support.slice_validation import validate_slices
+from tests.support.stub_hami import build
 from tests.support.sysfs_tree import dgx
 
 pytestmark = pytest.mark.fuzz
@@ -65,7 +67,7 @@ _DEVICE: Final = {
     "request_names": ["gpu"], "pool": "node-a", "device": "gpu-0", "cdi_device_ids": ["rootport.dev/claim=x"],
     "share_id": None, "admin_access": False, "use": _USE, "mig_uuid": "MIG-1", "distances": [["rdma-vfs-0", "PIX"]],
     "isolation": {"enforced": True, "by": "MIG", "version": "580.1", "message": "kept"},
-    "nic_use": {"nic": "rdma-0", "vf": "rdma-vf-1", "bandwidth": None, "nic_bandwidth": None},
+    "nic_use": {"nic": "rdma-0", "vf": "rdma-vf-1", "bandwidth": None, "nic_bandwidth": None, "bandwidth_ratio": None},
 }  # fmt: skip
 _WIRE_EFFECTS: Final = [write(effect) for effect in _EFFECTS]
 _ENTRY: Final = {
@@ -133,7 +135,7 @@ def _sound_checkpoint() -> bytes:
 
 def _cdi_spec(random: Random) -> bytes:
     found = {key: _ENTRY[key] for key in ("namespace", "name", "boot_id", "devices", "effects")}
-    found |= {"version": 3, "files": ["x/gpu.json"]}
+    found |= {"version": 4, "files": ["x/gpu.json"]}
     note = spoilt(random, found).decode(errors="replace")
     device = {"name": f"{_UID}_checkpoint", "containerEdits": {"env": [f"ROOTPORT_CHECKPOINT={note}"]}}
     return spoilt(random, {"cdiVersion": "0.5.0", "kind": "rootport.dev/claim", "devices": [device]})
@@ -326,3 +328,18 @@ def _check_published(inventory: Inventory) -> None:
     """The plugin can write it as an object, and the controller can publish what is in it."""
     wire = json.loads(json.dumps(node_inventory(inventory)))
     assert validate_slices(resource_slices(inventory_of(parse_node_inventory(wire)))) == ()
+
+
+def test_a_librarys_headers_are_read_or_told_to_be_wrong() -> None:
+    """Only the headers are spoilt: what is behind them is the dynamic linker's to read, in a process of its own."""
+    library, headers = build(), 1024
+
+    def check(data: bytes) -> None:
+        problem = elf_problem(data, own_machine())
+        assert problem is None or ("\n" not in problem and 0 < len(problem) < 200)
+
+    Target(
+        name="shared-object",
+        make=lambda random: mutated(random, library[:headers], (b"\xff" * 8, b"\0" * 8)) + library[headers:],
+        check=check,
+    ).run()

@@ -7,6 +7,8 @@ from typing import Final
 __all__ = ["EXPORTED", "series_names"]
 
 _DEVICE: Final = ("node", "device")
+_COMPONENT: Final = ("node", "hw_id", "hw_name", "pci_bus_id")
+_HW_GPU: Final = (*_COMPONENT, "hw_type", "hw_vendor", "hw_model", "hw_driver_version")
 _SHARE: Final = (*_DEVICE, "namespace", "claim", "request", "share_id", "pod", "container")
 
 EXPORTED: Final[dict[str, tuple[str, ...]]] = {
@@ -23,6 +25,13 @@ EXPORTED: Final[dict[str, tuple[str, ...]]] = {
     "rootport_gpu_power_watts": _DEVICE,
     "rootport_gpu_ecc_errors_total": (*_DEVICE, "kind"),
     "rootport_gpu_slowdown": (*_DEVICE, "reason"),
+    "hw_gpu_utilization_ratio": (*_HW_GPU, "hw_gpu_task"),
+    "hw_gpu_memory_usage_bytes": _HW_GPU,
+    "hw_gpu_memory_limit_bytes": _HW_GPU,
+    "hw_gpu_memory_utilization_ratio": _HW_GPU,
+    "hw_power_watts": _HW_GPU,
+    "hw_errors_total": (*_HW_GPU, "error_type"),
+    "hw_temperature_celsius": (*_COMPONENT, "hw_sensor_location"),
     "rootport_rdma_port_up": (*_DEVICE, "port"),
     "rootport_rdma_port_errors_total": (*_DEVICE, "port", "counter"),
     "rootport_share_core_ratio": _SHARE,
@@ -48,8 +57,16 @@ EXPORTED: Final[dict[str, tuple[str, ...]]] = {
     "rootport_pending_claims": ("reason",),
     "rootport_explanations_put_off": (),
     "rootport_pod_conversions_total": ("outcome",),
+    "rootport_claim_conversions_total": ("outcome",),
     "rootport_converted_templates_created_total": (),
     "rootport_converted_templates_collected_total": (),
+    "rootport_placement_decisions_total": ("outcome",),
+    "rootport_placement_deallocations_total": ("reason",),
+    "rootport_placement_waiting_pods": (),
+    "rootport_placement_allocation_duration_seconds": (),
+    "rootport_placement_decision_duration_seconds": (),
+    "rootport_placement_fragmented_gpus": (),
+    "rootport_placement_node_fragmented_gpus": ("node",),
     "rootport_leader": (),
     "rootport_controller_info": ("version",),
 }

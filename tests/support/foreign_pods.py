@@ -117,7 +117,7 @@ KOORDINATOR: Final = {
     "core-memory": Case(
         limits={"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "20Gi"}, gpus=1, core=50, memory=20 * GIB
     ),
-    "ratio": Case(requests={"koordinator.sh/gpu-memory-ratio": "10"}, gpus=1, core=1),
+    "ratio": Case(requests={"koordinator.sh/gpu-memory-ratio": "10"}, gpus=1, core=0),
     "spread": Case(
         limits={"koordinator.sh/gpu.shared": "2", "koordinator.sh/gpu-memory": "10Gi", "koordinator.sh/gpu-core": "20"},
         gpus=2,
@@ -153,7 +153,7 @@ OTHERS: Final = {
         core=20,
         memory=3000 << 20,
     ),
-    "aliyun": Case(limits={"aliyun.com/gpu-mem": "8"}, gpus=1, core=1, memory=8 * GIB),
+    "aliyun": Case(limits={"aliyun.com/gpu-mem": "8"}, gpus=1, core=0, memory=8 * GIB),
     "elastic": Case(
         limits={"elasticgpu.io/gpu-core": "20", "elasticgpu.io/gpu-memory": "256"}, gpus=1, core=20, memory=256 << 20
     ),

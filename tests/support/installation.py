@@ -12,7 +12,7 @@ from tests.support.paths import REPO
 __all__ = ["FOLDER", "NODES", "OTHER", "allocated_claim", "claim", "document", "documents", "inventory", "slice_of"]
 
 FOLDER: Final = REPO / "resourceclasses"
-OTHER: Final = frozenset({"components", "monitoring"})
+OTHER: Final = frozenset({"chart", "components", "monitoring"})
 """Folders of what is not installed with the rest."""
 
 NODES: Final = ("install-n1", "install-n2")
@@ -21,7 +21,7 @@ NODES: Final = ("install-n1", "install-n2")
 def documents() -> Iterator[dict[str, Any]]:
     """All objects of the manifests; those of components are left out, for they are not installed unless asked for.
 
-    So are Prometheus' own files: they are no objects of Kubernetes.
+    So are Prometheus' own files and the chart's: they are no objects of Kubernetes.
     """
     for path in sorted(FOLDER.rglob("*.yaml")):
         if path.name != "kustomization.yaml" and not OTHER.intersection(path.relative_to(FOLDER).parts):

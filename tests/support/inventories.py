@@ -177,6 +177,7 @@ def drawn_inventories(draw: st.DrawFn) -> Inventory:
             "umad_minors": draw(_tuples(_NUMBER)),
             "issm_minors": draw(_tuples(_NUMBER)),
             "rail": draw(_maybe(_NUMBER)),
+            "default_route": draw(st.sampled_from((None, True))),
         }
 
     def vf(index: int, parent: PciAddress, path: PciePath) -> RdmaVf:

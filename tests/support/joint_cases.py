@@ -32,8 +32,8 @@ class JointCase:
     Attributes:
         topology: The machine's NCCL topology file.
         pairs: What the claim asks for.
-        levels: What each group must come out as, in any order: ``switch``, ``root`` or ``numa``; None where the machine
-            has no room for the claim.
+        levels: What each group must come out as, in any order: ``switch``, ``root``, ``numa`` or ``node``; None where
+            the machine has no room for the claim.
     """
 
     topology: Path
@@ -43,7 +43,8 @@ class JointCase:
     @property
     def id(self) -> str:
         """For pytest."""
-        return f"{self.topology.stem}-{self.pairs.gpus}-gpus-{self.pairs.nics}-nics-{self.pairs.scope}"
+        end = f"-{self.pairs.farthest}" if self.pairs.scope is Scope.LADDER else ""
+        return f"{self.topology.stem}-{self.pairs.gpus}-gpus-{self.pairs.nics}-nics-{self.pairs.scope}{end}"
 
     @cached_property
     def inventory(self) -> Inventory:
@@ -54,9 +55,9 @@ class JointCase:
     def is_quick(self) -> bool:
         """Whether kube-scheduler, which remembers no failed situation, answers within its limit of 10 s.
 
-        A ladder of more than four groups that does not fit takes it longer: it tries every order of the groups.
+        A ladder of more than three groups that does not fit takes it longer: it tries every order of the groups.
         """
-        return self.levels is not None or self.pairs.scope is not Scope.LADDER or self.pairs.groups <= 4
+        return self.levels is not None or self.pairs.scope is not Scope.LADDER or self.pairs.groups <= 3
 
     def manifest(self, name: str, namespace: str = "default") -> dict[str, Any]:
         """The ResourceClaim as ``rootport pairs`` writes it."""
@@ -75,7 +76,7 @@ class JointCase:
             return self.came_out(results) == self.levels
         order = [Scope.SWITCH, Scope.ROOT, Scope.NUMA]
         levels = self.came_out(results)
-        return "apart" not in levels and all(
+        return "node" not in levels and all(
             order.index(Scope(level)) <= order.index(self.pairs.scope) for level in levels
         )
 
@@ -88,10 +89,14 @@ def joint_cases() -> Iterator[JointCase]:
     """1, 2, 4 and 8 pairs, and groups of two GPUs with one NIC, at every scope, on every machine."""
     for topology in REAL_MACHINE_FILES:
         inventory = read_topology(topology)
-        for scope in Scope:
+        for scope in (Scope.SWITCH, Scope.ROOT, Scope.NUMA):
             for count in _COUNTS:
                 yield _case(topology, inventory, PairsRequest(gpus=count, nics=count, scope=scope))
             yield _case(topology, inventory, PairsRequest(gpus=4, nics=2, scope=scope))
+        for gpus, nics in ((1, 1), (2, 2), (4, 4), (4, 2)):
+            for farthest in (Scope.NUMA, Scope.NODE):
+                pairs = PairsRequest(gpus=gpus, nics=nics, scope=Scope.LADDER, farthest=farthest)
+                yield _case(topology, inventory, pairs)
 
 
 def _case(topology: Path, inventory: Inventory, pairs: PairsRequest) -> JointCase:
@@ -106,7 +111,7 @@ def best_levels(inventory: Inventory, pairs: PairsRequest) -> tuple[str, ...] | 
     """
     gpus, nics = list(inventory.gpus), list(inventory.nics)
     found: list[str] = []
-    scopes = (Scope.SWITCH, Scope.ROOT, Scope.NUMA) if pairs.scope is Scope.LADDER else (pairs.scope,)
+    scopes = pairs.rungs if pairs.scope is Scope.LADDER else (pairs.scope,)
     for scope in scopes:
         exact = pairs.scope is not Scope.LADDER
         places: defaultdict[object, tuple[list[Gpu], list[RdmaNic]]] = defaultdict(lambda: ([], []))
@@ -144,7 +149,7 @@ def levels_of(inventory: Inventory, results: Sequence[Mapping[str, Any]]) -> Ite
                 yield scope.value
                 break
         else:
-            yield "apart"
+            yield "node"
 
 
 def _place(device: Gpu | RdmaNic, scope: Scope, *, alone: bool) -> object | None:
@@ -156,5 +161,7 @@ def _place(device: Gpu | RdmaNic, scope: Scope, *, alone: bool) -> object | None
         case Scope.ROOT:
             # The ladder's root rung is of one NUMA node as well.
             return path.root if alone or path.root is None else (path.root, path.numa_node)
+        case Scope.NODE:
+            return "anywhere"
         case _:
             return path.numa_node

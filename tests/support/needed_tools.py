@@ -8,7 +8,9 @@ from typing import NoReturn
 
 import pytest
 
-__all__ = ["require_tool", "unavailable"]
+from tests.support.cluster.binaries import KUBERNETES_MINOR
+
+__all__ = ["require_kubernetes", "require_tool", "unavailable"]
 
 
 def require_tool(tool: str) -> None:
@@ -22,3 +24,11 @@ def unavailable(reason: str) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(f"{reason}, and under CI=true no test may be skipped for that", pytrace=False)
     pytest.skip(reason)
+
+
+def require_kubernetes(minor: int, why: str, *, newest: int | None = None) -> None:
+    """Skip the test unless ``KUBERNETES`` names a version that it can hold on; ``why`` is the reason that is shown."""
+    if minor > KUBERNETES_MINOR:
+        pytest.skip(f"for Kubernetes 1.{minor} or newer: {why}")
+    if newest is not None and newest < KUBERNETES_MINOR:
+        pytest.skip(f"for Kubernetes 1.{newest} or older: {why}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -135,10 +136,16 @@ class Nodes:
 
 
 class Controller:
-    """A ``rootport-controller`` process."""
+    """A ``rootport-controller`` process, of this tree or of a former one's code."""
 
     def __init__(
-        self, kubeconfig: Path, log: Path, *options: str, identity: str = "test", module: str = "controller"
+        self,
+        kubeconfig: Path,
+        log: Path,
+        *options: str,
+        identity: str = "test",
+        module: str = "controller",
+        tree: Path = REPO,
     ) -> None:
         self.log = log
         with log.open("ab") as file:
@@ -153,7 +160,8 @@ class Controller:
                     "--https-port=0",
                     *options,
                 ],
-                cwd=REPO,
+                cwd=tree,
+                env={**os.environ, "PYTHONPATH": str(tree)},
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )

@@ -173,6 +173,15 @@ class SysfsTree:
             self.link(f"class/net/{interface}", f"{function}/net/{interface}")
         return folder
 
+    def port_rate(self, address: str, rate: str | None) -> None:
+        """Change the rate of an RDMA NIC's port; None: its driver tells none."""
+        (device,) = (self.root / "sys" / self.address_folder(address) / "infiniband").iterdir()
+        file = device / "ports/1/rate"
+        if rate is None:
+            file.unlink()
+        else:
+            file.write_text(f"{rate}\n")
+
     def address_folder(self, address: str) -> str:
         """The folder of the PCI function with this address."""
         target = (self.root / "sys/bus/pci/devices" / address).resolve()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from driver import __version__
 from tests.support.paths import REPO
 
 needs_cc = pytest.mark.needs_cc
@@ -66,21 +68,21 @@ PURE = {"driver/allocator/__init__.py", "driver/allocator/module.py"}
 def test_it_is_python_alone_on_demand(source: Path) -> None:
     done = build(source, ROOTPORT_COMPILE="no")
     assert done.returncode == 0, done.stderr
-    assert built(source) == ("rootport-0.1.0.dev0-py3-none-any.whl", PURE)
+    assert built(source) == (f"rootport-{__version__}-py3-none-any.whl", PURE)
 
 
 def test_without_a_c_compiler_it_is_python_alone_with_a_warning(source: Path) -> None:
     done = build(source, CC="/bin/false")
     assert done.returncode == 0, done.stderr
     assert "the allocator is not compiled, and runs as Python" in done.stdout + done.stderr
-    assert built(source) == ("rootport-0.1.0.dev0-py3-none-any.whl", PURE)
+    assert built(source) == (f"rootport-{__version__}-py3-none-any.whl", PURE)
 
 
 def test_what_mypyc_cannot_compile_stays_python(source: Path) -> None:
     (source / "driver" / "allocator" / "module.py").write_text("number: int = 'text'\n")
     done = build(source)
     assert done.returncode == 0, done.stderr
-    assert built(source) == ("rootport-0.1.0.dev0-py3-none-any.whl", PURE)
+    assert built(source) == (f"rootport-{__version__}-py3-none-any.whl", PURE)
 
 
 def test_the_build_fails_where_compiling_is_required_and_fails(source: Path) -> None:
@@ -109,3 +111,23 @@ def test_it_has_extension_modules_beside_the_python_files(source: Path) -> None:
     where, answer = done.stdout.split()
     assert Path(where).suffix == ".so"
     assert answer == "42"
+
+
+@pytest.mark.parametrize("choice", ["no", pytest.param("required", marks=needs_cc)])
+def test_it_is_the_same_whoever_builds_it_and_where(source: Path, tmp_path: Path, choice: str) -> None:
+    other = tmp_path / "elsewhere" / "a much longer path than the other" / "source"
+    shutil.copytree(source, other, copy_function=shutil.copyfile)
+    digests = set()
+    for folder, mask, written in ((source, 0o022, 1_600_000_000), (other, 0o002, 1_700_000_000)):
+        for path in folder.rglob("*"):
+            os.utime(path, (written, written))
+            path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
+        former = os.umask(mask)
+        try:
+            done = build(folder, ROOTPORT_COMPILE=choice, SOURCE_DATE_EPOCH="1800000000")
+        finally:
+            os.umask(former)
+        assert done.returncode == 0, done.stderr
+        (wheel,) = (folder.parent / "built").glob("*.whl")
+        digests.add((wheel.name, hashlib.sha256(wheel.read_bytes()).hexdigest()))
+    assert len(digests) == 1

@@ -35,6 +35,7 @@ export function devicePanel(device, holders, onClose) {
       ["RDMA device", spec.rdmaDevice], ["Interfaces", spec.ifNames?.join(" ")],
       ["Link", [spec.linkType, spec.linkState, spec.linkSpeedGbps && `${spec.linkSpeedGbps} Gb/s`].filter(Boolean).join(", ")],
       ["GUID", spec.guid], ["Minor", spec.minor]])),
+    spec.attributes?.length > 0 && section("Attributes of DevicePolicies", facts(spec.attributes.map((item) => [item.name, String(item.string ?? item.int ?? item.version ?? item.bool)]))),
     spec.near?.length > 0 && section("Nearest", h("ul", { class: "near" }, spec.near.map((item) => h("li", {},
       h("a", { href: place("nodes", spec.nodeName, item.name), text: item.name }), " ", h("abbr", { title: DISTANCES[item.distance] ?? "", text: item.distance }))))));
 }
@@ -77,7 +78,7 @@ function holder(item, spec, holders) {
       ["Part", item.device !== spec.deviceName && item.device],
       ["Amount", has],
       ["Limits", isolation && h("span", { class: isolation.state === "enforced" ? "tag good" : "tag warn", text: `${isolation.state} by ${[isolation.by, isolation.version].filter(Boolean).join(" ")}` })],
-      ["Pods", item.pods?.length ? [item.pods.map((pod) => h("div", {}, pod.name, pod.containers?.length > 0 && h("span", { class: "muted", text: ` › ${pod.containers.join(", ")}` }))), item.morePods > 0 && h("div", { class: "muted", text: `and ${item.morePods} more` })] : h("span", { class: "muted", text: "none yet" })],
+      ["Pods", item.pods?.length || item.podGroups?.length ? [(item.podGroups ?? []).map((name) => h("div", { text: `PodGroup ${name}` })), (item.pods ?? []).map((pod) => h("div", {}, pod.name, pod.containers?.length > 0 && h("span", { class: "muted", text: ` › ${pod.containers.join(", ")}` }))), item.morePods > 0 && h("div", { class: "muted", text: `and ${item.morePods} more` })] : h("span", { class: "muted", text: "none yet" })],
     ])));
 }
 

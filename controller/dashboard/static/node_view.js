@@ -42,7 +42,8 @@ export function nodeView({ store }, name, device = "") {
     if (!data) return;
     state.className = `state ${data.state.toLowerCase()}`;
     state.textContent = { Ready: "Ready", NotReady: "Not ready", Silent: "Silent" }[data.state] ?? data.state;
-    note.textContent = data.state === "Silent" ? "nothing is heard of its plugin" : data.reason ?? "";
+    const why = data.state === "Silent" ? "nothing is heard of its plugin" : data.reason ?? "";
+    note.textContent = [why, data.managed ? "managed: Rootport's placement allocates its devices" : ""].filter(Boolean).join("; ");
     const holders = holdersOf(data.devices);
     const shown = data.devices.find(({ spec }) => spec.deviceName === selected);
     const focus = body.contains(document.activeElement) ? document.activeElement.closest(".panel") ? ".panel" : document.activeElement.dataset.device ?? document.activeElement.dataset.claim ?? "" : "";

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from driver.adapters.files.file_in_force import FileInForce
 from driver.adapters.files.policies_file import read_policies
 from driver.api.policies import PoliciesDocument
 
 __all__ = ["PoliciesInForce"]
+
+_LOG: Final = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=PoliciesDocument)
 
@@ -32,7 +35,15 @@ class PoliciesInForce(FileInForce[P]):
     def __init__(
         self, path: Path | None, *, default: P, flag: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        told: tuple[str, ...] = ()
+
         def read(path: Path) -> P:
-            return read_policies(path, type(default))
+            nonlocal told
+            policies = read_policies(path, type(default))
+            # The file is read every minute, changed or not.
+            for note in policies.notes if policies.notes != told else ():
+                _LOG.warning("a field of the file is deprecated", extra={"file": str(path), "note": note})
+            told = policies.notes
+            return policies
 
         super().__init__(path, default=default, read=read, kind=default.KIND, flag=flag, clock=clock)

@@ -65,6 +65,7 @@ class Reflector(Generic[E]):
 
     Attributes:
         synced: Set once the first list is kept and all its keys were reported; never cleared.
+        is_refused: Whether the API server has refused the last list or watch: a right or the CRD is missing.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Reflector(Generic[E]):
         transform: Callable[[JsonObject], tuple[JsonObject, E]],
     ) -> None:
         self.synced = threading.Event()
+        self.is_refused = False
         self._api = api
         self._resource = resource
         self._namespace = namespace
@@ -134,6 +136,7 @@ class Reflector(Generic[E]):
             return max(self._backoff.next_s(), error.retry_after_s or 0.0)
         except ApiServerError as error:
             # RBAC may be granted and a CRD installed while we wait.
+            self.is_refused = True
             self._log_once(logging.ERROR, f"refused {error.status}", error)
         except Exception:  # noqa: BLE001 - a mistake of ours; to end would leave the objects as they are for good
             _LOG.exception("reflector resource=%s state=failed", self._resource)
@@ -167,6 +170,7 @@ class Reflector(Generic[E]):
         with self._lock:
             self._objects = objects
         self._resource_version = listing.resource_version
+        self.is_refused = False
         for key in before.keys() - objects.keys():
             self._report(key, None)
         for key, stored in objects.items():
@@ -186,6 +190,7 @@ class Reflector(Generic[E]):
             metadata_only=self._metadata_only,
             duration_s=_WATCH_S,
         ) as stream:
+            self.is_refused = False
             with self._lock:
                 self._stream = stream
             if stop.is_set():  # it may have been set before there was a stream to close

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Final
 
 from driver.adapters.kubernetes.api import KubernetesApi
@@ -12,6 +13,7 @@ from driver.adapters.kubernetes.resources import (
     DEVICE_CLASSES,
     DEVICE_TAINT_RULE_VERSIONS,
     EVENTS,
+    LEASES,
     NODE_INVENTORIES,
     NODES,
     PODS,
@@ -21,9 +23,12 @@ from driver.adapters.kubernetes.resources import (
     JsonObject,
     Resource,
 )
+from driver.adapters.kubernetes.status_objects import NAMESPACE
 from driver.allocator.features import Features
 from driver.explain.known.cluster import Kind
+from driver.explain.known.placing import LEASE, Placing
 from driver.explain.known.state import ClusterState
+from driver.model.managed_nodes import GATE
 
 __all__ = ["CLUSTER_ROLE", "read_cluster", "read_published"]
 
@@ -95,10 +100,26 @@ def read_cluster(
                 raise
             # RBAC refuses before the server reports whether it has the kind at all.
             state.notes.append(f"{versions[0]} may not be listed and are taken for none")
+    state.clock = lambda: datetime.now(UTC)
+    _put_leader(state, api)
     kinds = {str(resource): kind for kind, resource in _OF_ALL}
     kinds |= {str(resource): kind for kind, versions in _OPTIONAL for resource in versions}
     _note_skipped(state, api, kinds)
     return state
+
+
+def _put_leader(state: ClusterState, api: KubernetesApi) -> None:
+    """Read which controller leads, and whether it places, where some node or pod waits for that."""
+    if not state.managed_nodes and not any(GATE in pod.gates for key in state.pod_keys() if (pod := state.pod(key))):
+        return
+    try:
+        state.put(Kind.LEASE, api.get(LEASES, LEASE, namespace=NAMESPACE))
+    except NotFoundError:
+        state.placing = Placing()
+    except ForbiddenError as error:
+        if error.status != _FORBIDDEN:
+            raise
+        state.notes.append(f"Lease {NAMESPACE}/{LEASE} may not be read: whether a controller places is not known")
 
 
 def _note_skipped(state: ClusterState, api: KubernetesApi, kinds: Mapping[str, Kind]) -> None:

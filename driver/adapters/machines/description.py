@@ -24,7 +24,7 @@ from driver.api.validation.errors import shown
 from driver.errors import InputError
 from driver.model.pci import PciAddress, parse_pci_address
 
-__all__ = ["read_machine"]
+__all__ = ["machine_of", "read_machine"]
 
 # A machine of 16 GPUs and 16 NICs takes 5 kB.
 _LIMIT: Final = 1024**2
@@ -60,7 +60,19 @@ def read_machine(path: Path) -> TopologyDocument:
         raise InputError(f"{source}: describes no machine: it holds {shown(others[0])}", hint=_CLAIMS_GO_ELSEWHERE)
     if len(documents) != 1:
         raise InputError(f"{source}: expected one object of kind Machine, not {len(documents)}", hint=_HOW_TO_WRITE_ONE)
-    [document] = documents
+    return machine_of(documents[0], path)
+
+
+def machine_of(document: yaml_documents.Document, path: Path) -> TopologyDocument:
+    """Read a document of kind Machine as the NCCL topology file of the machine.
+
+    Args:
+        document: The document.
+        path: Its file, for messages.
+
+    Raises:
+        InputError: It is no valid description: all mistakes, each with file, line and field.
+    """
     machine = validated(document, Machine)
     placed, mistakes = _Walk(machine, document).run()
     if not mistakes:  # otherwise the numbers of the GPUs may be others

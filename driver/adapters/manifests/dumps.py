@@ -48,6 +48,7 @@ _VERSIONS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("Node", ""): frozenset({"v1"}),
     ("Event", ""): frozenset({"v1"}),
     ("NodeInventory", "rootport.dev"): frozenset({"v1alpha1"}),
+    ("Lease", "coordination.k8s.io"): frozenset({"v1"}),
 }
 _NEEDED: Final = {
     Kind.SLICE: "no device is known",

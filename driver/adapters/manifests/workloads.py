@@ -9,10 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from driver.adapters.files.yaml_documents import Document, printable
+from driver.adapters.manifests.pod_owners import (
+    MAX_POD_CLAIMS_IN_ALL,
+    POD_OWNERS,
+    PodTemplate,
+    WrongFieldError,
+    mapping,
+)
 from driver.api.pod_templates import CONTAINER_LISTS, PodSpec, containers, no_such_claim, resources_of
 from driver.api.resource_v1 import DeviceClass
 from driver.api.validation.errors import FieldError
@@ -20,6 +27,7 @@ from driver.api.validation.names import label, subdomain
 from driver.convert import Outcome, Settings, convert
 from driver.errors import InputError
 from driver.explain.known.cluster import EXTENDED_CLAIM, PodState
+from driver.explain.known.needs_reading import NEEDS_SPEC
 from driver.explain.known.pod_reading import MAX_POD_CLAIMS, read_pod
 from driver.explain.known.reading import DEFAULT_NAMESPACE, UnreadableError, read_safely
 from driver.objects.extended_resources import CLASS_PREFIX, MAX_POD_RESOURCES, is_extended
@@ -28,51 +36,33 @@ from driver.wording import listed
 
 __all__ = ["MAX_POD_CLAIMS_IN_ALL", "read_workloads"]
 
-MAX_POD_CLAIMS_IN_ALL: Final = 10_000
-"""The most claims of all pods of all files together: as many as a simulation tries in minutes."""
-
 _LONG: Final = 5_000
 """So many characters of a pod's containers count as one claim, for ``--out`` writes those of each pod."""
 
 _RESOURCE: Final = re.compile(r".*\.resources\.(?:limits|requests)\[([^\]]*)\]")
 """The field of a resource, as the converter's findings have it."""
 _READ: Final = ("resourceClaims", "nodeName", *CONTAINER_LISTS)
+_READ_FOR_NODES: Final = (
+    *_READ,
+    *NEEDS_SPEC,
+    "nodeSelector",
+    "schedulerName",
+    "schedulingGates",
+    "tolerations",
+    "volumes",
+)
 _Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _PodTemplate:
-    """Where pods are described in an object, and how many.
-
-    Attributes:
-        path: The field with a pod's ``spec``.
-        count: Returns how many pods there are at one time, called only if they name claims; None for a pod by itself.
-        jobs: Returns how many Jobs have as many pods each, likewise; None for an object that has its pods itself.
-        suffix: What is appended to the object's name in theirs.
-    """
-
-    path: _Path
-    count: Callable[[], int] | None = None
-    jobs: Callable[[], int] | None = None
-    suffix: str = ""
-
-
-class _WrongError(Exception):
-    """A field is not valid."""
-
-    def __init__(self, path: _Path, message: str) -> None:
-        super().__init__(message)
-        self.path = path
-
-
 def read_workloads(
-    documents: Sequence[Document], classes: Mapping[str, DeviceClass]
+    documents: Sequence[Document], classes: Mapping[str, DeviceClass], *, for_nodes: bool = False
 ) -> list[tuple[Document, Workload]]:
     """Return the workloads, with their documents; a JobSet has one for each of its Jobs.
 
     Args:
         documents: The objects.
         classes: All DeviceClasses by name.
+        for_nodes: Whether what decides about nodes is read as well: labels, tolerations, affinity and the like.
 
     Raises:
         InputError: A workload's claims or number of pods are not valid, two workloads have one name, or there are more
@@ -84,18 +74,18 @@ def read_workloads(
     resources = frozenset(filter(None, (item.spec.extended_resource_name for item in classes.values())))
     left = MAX_POD_CLAIMS_IN_ALL
     for place, document in enumerate(documents):
-        templates = _TEMPLATES.get((document.data.get("apiVersion"), document.kind))
+        templates = POD_OWNERS.get((document.data.get("apiVersion"), document.kind))
         if templates is None:
             continue
         try:
-            workloads = list(_workloads(document, templates, place, resources, left))
-        except _WrongError as error:
+            workloads = list(_workloads(document, templates, place, resources, left, for_nodes=for_nodes))
+        except WrongFieldError as error:
             errors.append(document.error(error.path, str(error)))
             continue
         if workloads:
             key = (document.kind, workloads[0].pod.namespace, _name(document.data))
             earlier = first.setdefault(key, document)
-            if earlier is not document and _mapping(document.data, ("metadata",)).get("name"):
+            if earlier is not document and mapping(document.data, ("metadata",)).get("name"):
                 errors.append(f"{document.where}: {key[0]} {key[1]}/{key[2]} is already defined at {earlier.where}")
         found += [(document, workload) for workload in workloads]
         left -= sum(len(workload.pods) * _weight(workload) for workload in workloads)
@@ -106,66 +96,75 @@ def read_workloads(
 
 def _workloads(
     document: Document,
-    templates: Callable[[Mapping[str, Any]], Iterator[_PodTemplate]],
+    templates: Callable[[Mapping[str, Any]], Iterator[PodTemplate]],
     place: int,
     resources: frozenset[str],
     most: int,
+    *,
+    for_nodes: bool,
 ) -> Iterator[Workload]:
     data, settings = document.data, Settings(left_alone=resources)
     for template in templates(data):
-        spec = _mapping(data, (*template.path, "spec"))
+        spec = mapping(data, (*template.path, "spec"))
         path: _Path = (*template.path, "spec")
         unclaimed = _unclaimed(data, template, spec, settings)
         if not spec.get("resourceClaims") and not unclaimed and not _asks_for(spec, resources):
             _check_containers(spec, path)
             continue
         name = f"{_name(data)}{template.suffix}"
-        workload = replace(_workload(data, template, spec, name, place), unclaimed=unclaimed)
+        workload = replace(_workload(data, template, spec, name, place, for_nodes=for_nodes), unclaimed=unclaimed)
         jobs = 1 if template.jobs is None else template.jobs()
         pods = 1 if template.count is None else template.count() if jobs else 0
         most -= jobs * pods * _weight(workload)
         if most < 0:
             message = f"with it pods name more than {MAX_POD_CLAIMS_IN_ALL} claims and resources"
-            raise _WrongError(("spec",), f"{message}: simulate fewer at a time")
+            raise WrongFieldError(("spec",), f"{message}: simulate fewer at a time")
         many = template.jobs is not None and pods > 0
         for job in [f"{name}-{number}" for number in range(jobs)] if many else [name]:
-            names = [job] if template.count is None else [f"{job}-{number}" for number in range(pods)]
+            names = [job] if template.count is None else [f"{job}-{number + template.first}" for number in range(pods)]
             yield replace(workload, pods=() if workload.pod.ended else tuple(names))
 
 
 def _workload(
-    data: Mapping[str, Any], template: _PodTemplate, spec: Mapping[str, Any], name: str, place: int
+    data: Mapping[str, Any],
+    template: PodTemplate,
+    spec: Mapping[str, Any],
+    name: str,
+    place: int,
+    *,
+    for_nodes: bool,
 ) -> Workload:
     """Return what the pods have in common; only a pod by itself has been seen by an API server."""
     is_pod = template.count is None
     wire = {
         "metadata": {"name": name, "namespace": _namespace(data)}
-        | ({"uid": _mapping(data, ("metadata",)).get("uid")} if is_pod else {}),
-        "spec": {key: spec[key] for key in _READ if key in spec},
-        "status": _mapping(data, ("status",)) if is_pod else {},
+        | ({"uid": mapping(data, ("metadata",)).get("uid")} if is_pod else {})
+        | ({"labels": mapping(data, (*template.path, "metadata")).get("labels")} if for_nodes else {}),
+        "spec": {key: spec[key] for key in (_READ_FOR_NODES if for_nodes else _READ) if key in spec},
+        "status": mapping(data, ("status",)) if is_pod else {},
     }
     path: _Path = (*template.path, "spec")
     claims = (*path, "resourceClaims")
     try:
         pod = read_safely(read_pod, wire)
     except UnreadableError as error:
-        raise _WrongError(claims if spec.get("resourceClaims") else path, str(error)) from error
+        raise WrongFieldError(claims if spec.get("resourceClaims") else path, str(error)) from error
     _check(pod, claims)
     _check_containers(spec, path)
     if pod.has_more_resources:
-        raise _WrongError(path, f"containers name more than {MAX_POD_RESOURCES} resources")
+        raise WrongFieldError(path, f"containers name more than {MAX_POD_RESOURCES} resources")
     if pod.node:
         _check_name(subdomain, (*path, "nodeName"), pod.node)
     return Workload(pod=pod, containers=_containers(spec, pod), place=place)
 
 
 def _unclaimed(
-    data: Mapping[str, Any], template: _PodTemplate, spec: Mapping[str, Any], settings: Settings
+    data: Mapping[str, Any], template: PodTemplate, spec: Mapping[str, Any], settings: Settings
 ) -> Unclaimed | None:
     """Return what the pod asks of another system; None if nothing, or if it has a node and with it what it asked."""
     if spec.get("nodeName"):
         return None
-    metadata = _mapping(data, (*template.path, "metadata"))
+    metadata = mapping(data, (*template.path, "metadata"))
     found = convert({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, settings)
     asked = [(finding, _RESOURCE.fullmatch(finding.field)) for finding in found.findings]
     amounts = {resource[1]: printable(finding.value) for finding, resource in asked if resource}
@@ -235,20 +234,20 @@ def _check(pod: PodState, path: _Path) -> None:
     _check_name(subdomain, ("metadata", "name"), pod.name)
     _check_name(label, ("metadata", "namespace"), pod.namespace)
     if pod.has_more_claims:
-        raise _WrongError(path, f"more than {MAX_POD_CLAIMS} claims")
+        raise WrongFieldError(path, f"more than {MAX_POD_CLAIMS} claims")
     for index, entry in enumerate(pod.claims):
         if entry.name == EXTENDED_CLAIM:
             _check_name(subdomain, ("status", "extendedResourceClaimStatus", "resourceClaimName"), entry.claim)
             continue
         if not entry.claim and not entry.template:
-            raise _WrongError((*path, index), "needs a resourceClaimName or a resourceClaimTemplateName")
+            raise WrongFieldError((*path, index), "needs a resourceClaimName or a resourceClaimTemplateName")
         _check_name(label, (*path, index, "name"), entry.name)
         if entry.template:
             _check_name(subdomain, (*path, index, "resourceClaimTemplateName"), entry.template)
         if entry.claim:
             _check_name(subdomain, (*path, index, "resourceClaimName"), entry.claim)
     if len({entry.name for entry in pod.claims}) != len(pod.claims):
-        raise _WrongError(path, "two of them have one name")
+        raise WrongFieldError(path, "two of them have one name")
 
 
 def _check_containers(spec: Mapping[str, Any], path: _Path) -> None:
@@ -259,95 +258,25 @@ def _check_containers(spec: Mapping[str, Any], path: _Path) -> None:
         for index, entry in enumerate(_list(_dict(container.get("resources")).get("claims"))):
             name = _dict(entry).get("name")
             if isinstance(name, str) and name not in known:
-                raise _WrongError((*steps, "resources", "claims", index, "name"), no_such_claim(name))
+                raise WrongFieldError((*steps, "resources", "claims", index, "name"), no_such_claim(name))
 
 
 def _check_name(rule: Callable[[str, str], Iterator[FieldError]], path: _Path, name: str) -> None:
     for error in rule("", name):
-        raise _WrongError(path, error.message)
-
-
-def _pod(data: Mapping[str, Any]) -> Iterator[_PodTemplate]:  # noqa: ARG001 - as the others
-    yield _PodTemplate(())
-
-
-def _replicated(data: Mapping[str, Any]) -> Iterator[_PodTemplate]:
-    yield _PodTemplate(("spec", "template"), lambda: _count(data, ("spec", "replicas"), 1))
-
-
-def _job(data: Mapping[str, Any]) -> Iterator[_PodTemplate]:
-    yield _PodTemplate(("spec", "template"), lambda: _at_once(data, ()))
-
-
-def _job_set(data: Mapping[str, Any]) -> Iterator[_PodTemplate]:
-    jobs = _mapping(data, ("spec",)).get("replicatedJobs") or ()
-    if not isinstance(jobs, list):
-        raise _WrongError(("spec", "replicatedJobs"), "expected a list")
-    for index in range(len(jobs)):
-        path: _Path = ("spec", "replicatedJobs", index)
-        yield _PodTemplate(
-            (*path, "template", "spec", "template"),
-            lambda path=path: _at_once(data, (*path, "template")),  # type: ignore[misc]
-            lambda path=path: _count(data, (*path, "replicas"), 1),  # type: ignore[misc]
-            suffix=f"-{_mapping(data, path).get('name')}",
-        )
-
-
-_TEMPLATES: Final[Mapping[tuple[object, str], Callable[[Mapping[str, Any]], Iterator[_PodTemplate]]]] = {
-    ("v1", "Pod"): _pod,
-    ("v1", "ReplicationController"): _replicated,
-    ("apps/v1", "Deployment"): _replicated,
-    ("apps/v1", "ReplicaSet"): _replicated,
-    ("apps/v1", "StatefulSet"): _replicated,
-    ("batch/v1", "Job"): _job,
-    ("jobset.x-k8s.io/v1alpha2", "JobSet"): _job_set,
-}
-
-
-def _at_once(data: Mapping[str, Any], path: _Path) -> int:
-    """Return how many pods of a Job run at one time (k8s.io/api/batch/v1, JobSpec), at most its completions."""
-    spec = _mapping(data, (*path, "spec"))
-    if spec.get("suspend") is True:
-        return 0
-    parallelism = _count(data, (*path, "spec", "parallelism"), 1)
-    return min(parallelism, _count(data, (*path, "spec", "completions"), parallelism))
-
-
-def _count(data: Mapping[str, Any], path: _Path, default: int) -> int:
-    value = _mapping(data, path[:-1]).get(path[-1])
-    if value is None:
-        return default
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise _WrongError(path, "expected a whole number of pods")
-    return min(value, MAX_POD_CLAIMS_IN_ALL + 1)
-
-
-def _mapping(data: Mapping[str, Any], path: _Path) -> Mapping[Any, Any]:
-    """Return the object at a path; an empty one if nothing is there."""
-    here: Any = data
-    mapping: Mapping[Any, Any] = data
-    for depth, step in enumerate(path, start=1):
-        here = here[step] if isinstance(step, int) else here.get(step)
-        if here is None:
-            return {}
-        is_list = depth < len(path) and isinstance(path[depth], int)
-        if not isinstance(here, list if is_list else dict):
-            raise _WrongError(path[:depth], "expected a list" if is_list else "expected an object")
-        mapping = here if isinstance(here, dict) else {}
-    return mapping
+        raise WrongFieldError(path, error.message)
 
 
 def _name(data: Mapping[str, Any]) -> str:
     """Return the object's name, or its ``generateName``."""
-    metadata = _mapping(data, ("metadata",))
+    metadata = mapping(data, ("metadata",))
     name = metadata.get("name") or metadata.get("generateName")
     if not isinstance(name, str) or not name.strip("-"):
-        raise _WrongError(("metadata", "name"), "is required")
+        raise WrongFieldError(("metadata", "name"), "is required")
     return name.rstrip("-")
 
 
 def _namespace(data: Mapping[str, Any]) -> str:
-    namespace = _mapping(data, ("metadata",)).get("namespace") or DEFAULT_NAMESPACE
+    namespace = mapping(data, ("metadata",)).get("namespace") or DEFAULT_NAMESPACE
     if not isinstance(namespace, str):
-        raise _WrongError(("metadata", "namespace"), "expected a text")
+        raise WrongFieldError(("metadata", "namespace"), "expected a text")
     return namespace

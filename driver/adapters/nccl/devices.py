@@ -217,6 +217,8 @@ def _link_layer(document: TopologyDocument, endpoint: Endpoint) -> LinkLayer | N
     class_ = document.hexadecimal(endpoint.element, "class") or ""
     if class_.startswith("0207"):
         return LinkLayer.INFINIBAND
+    if vendor(document, endpoint) == "amazon":
+        return None  # EFA calls itself Ethernet on PCI, and to verbs its link layer is unspecified (Linux, efa_verbs.c)
     return LinkLayer.ETHERNET if class_.startswith("0200") else None
 
 

@@ -6,7 +6,7 @@ or from the user.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +16,7 @@ from driver.adapters.nccl.tree import Endpoint, EndpointKind, PciTree, read_pci_
 from driver.adapters.nccl.xml import TopologyDocument
 from driver.model.devices import Fpga, Gpu, RdmaNic
 from driver.model.inventory import Inventory, InventorySource, lacks_nvlinks
-from driver.model.pci import PciAddress, PciePath, is_virtual_switch, pci_order
+from driver.model.pci import DirectPath, PciAddress, PciePath, is_virtual_switch, pci_order
 from driver.model.pci_tree import meaningful_switches
 from driver.model.rails import with_rails
 
@@ -28,6 +28,7 @@ _ROOT_NOTE: Final = (
 )
 # No machine has a tenth of it; a file that claims more would be shown and drawn device by device.
 _MAX_DEVICES: Final = 512
+_DIRECT: Final = "_dma"
 
 
 def inventory(document: TopologyDocument, *, node: str, hardware: HardwareFacts) -> Inventory:
@@ -140,7 +141,35 @@ def _nics(
         for endpoint in endpoints
         for nic in read_nics(document, endpoint, pcie=paths[endpoint.address], taken=taken, notes=notes)
     ]
-    return with_rails(replace(nic, index=index) for index, nic in enumerate(nics))
+    return with_rails(replace(nic, index=index) for index, nic in enumerate(_with_direct_paths(nics, notes)))
+
+
+def _with_direct_paths(nics: Sequence[RdmaNic], notes: list[str]) -> Iterator[RdmaNic]:
+    """Yield the NICs, each with its Data Direct function as a second path, which NCCL writes as a NIC of its own.
+
+    Its name is the RDMA device's with ``_dma``. By default NCCL uses that function alone and does not write the NIC's
+    own (NVIDIA/nccl, src/transport/net_ib, NCCL_IB_DATA_DIRECT).
+    """
+    direct = {
+        nic.rdma_device.removesuffix(_DIRECT): nic
+        for nic in nics
+        if nic.rdma_device is not None and nic.rdma_device.endswith(_DIRECT)
+    }
+    names = {nic.rdma_device for nic in nics}
+    for nic in nics:
+        if nic.rdma_device in direct:
+            found = direct[nic.rdma_device]
+            path = found.pcie
+            second = DirectPath(address=found.address, root=path.root, switches=path.switches, numa_node=path.numa_node)
+            yield replace(nic, pcie=replace(nic.pcie, direct=second))
+        elif (name := next((name for name, item in direct.items() if item is nic), None)) is None:
+            yield nic
+        elif name not in names:
+            notes.append(
+                f"Of {name} the file has the Data Direct function {nic.address} alone: it is taken for the NIC, whose "
+                "own place is not known; NCCL writes both with NCCL_IB_DATA_DIRECT=2."
+            )
+            yield replace(nic, rdma_device=name)
 
 
 def _fpgas(document: TopologyDocument, tree: PciTree, paths: Mapping[PciAddress, PciePath]) -> tuple[Fpga, ...]:

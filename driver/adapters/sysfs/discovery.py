@@ -9,6 +9,8 @@ from collections.abc import Collection
 from typing import Final
 
 from driver.adapters.host import HostRoot
+from driver.adapters.sysfs.data_direct import data_direct_functions, with_direct_paths
+from driver.adapters.sysfs.default_route import with_default_route
 from driver.adapters.sysfs.fpga import fpga_cards, fpgas
 from driver.adapters.sysfs.gpu import gpu_functions, gpus
 from driver.adapters.sysfs.pci import pci_functions, pcie_paths
@@ -50,7 +52,8 @@ def discover(host: HostRoot, *, node: str, lent: Collection[str] = ()) -> Invent
     devices = [function.address for function in gpu_list]
     devices += [nic.function.address for nic in nic_list]
     devices += [card[0].address for card in card_list]
-    paths = pcie_paths(reader, functions, devices)
+    direct = data_direct_functions(reader, functions, [nic.function.address for nic in nic_list])
+    paths = with_direct_paths(pcie_paths(reader, functions, [*devices, *direct.values()]), direct)
     if functions and not devices:
         reader.note(f"no GPU, RDMA NIC or FPGA is among the {len(functions)} PCI functions below {reader.sysfs}devices")
     _note_unnamed_roots(reader, paths)
@@ -58,7 +61,7 @@ def discover(host: HostRoot, *, node: str, lent: Collection[str] = ()) -> Invent
         node=node,
         source=InventorySource.SYSFS,
         gpus=gpus(reader, gpu_list, paths),
-        nics=rdma_nics(nic_list, paths),
+        nics=with_default_route(reader, rdma_nics(nic_list, paths)),
         fpgas=fpgas(reader, card_list, paths),
         rdma_netns_mode=netns_mode,
         notes=_limited(reader.notes),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from driver.adapters.sysfs.numa import NearNumaNodes
 from driver.adapters.sysfs.reader import SysfsReader
 from driver.model.pci import PciAddress, PciePath, parse_pci_address, pci_order
 from driver.model.pci_tree import meaningful_switches
@@ -109,7 +110,8 @@ def pcie_paths(
     Args:
         reader: Reads sysfs, and collects the notes.
         functions: All PCI functions.
-        devices: Addresses of GPUs, NICs and FPGAs; SR-IOV virtual functions take the path of their PF.
+        devices: Addresses of GPUs, NICs with their Data Direct functions, and FPGAs; SR-IOV virtual functions take the
+            path of their PF.
     """
     port_types: dict[PciAddress, _PortType | None] = {}
     ports: dict[PciAddress, PciAddress | None] = {}
@@ -120,15 +122,18 @@ def pcie_paths(
             if bridge not in port_types:
                 port_types[bridge] = _port_type(reader, functions[bridge].folder) if bridge in functions else None
         ports[address], chains[address] = _root_port_and_switches(bridges, port_types)
-    return {
-        address: PciePath(
+    near = NearNumaNodes(reader)
+    paths: dict[PciAddress, PciePath] = {}
+    for address, switches in meaningful_switches(chains).items():
+        numa_node = _numa_node(reader, functions[address])
+        paths[address] = PciePath(
             root=functions[address].root,
             root_port=ports[address],
             switches=switches,
-            numa_node=_numa_node(reader, functions[address]),
+            numa_node=numa_node,
+            near_numa_nodes=() if numa_node is None else near.of(numa_node),
         )
-        for address, switches in meaningful_switches(chains).items()
-    }
+    return paths
 
 
 def _function_folders(reader: SysfsReader) -> Iterator[tuple[str, str | None]]:

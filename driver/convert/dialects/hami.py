@@ -54,7 +54,7 @@ _POLICIES: Final = {
     "binpack": "kube-scheduler packs no devices; nothing is to be done",
     "spread": "kube-scheduler spreads no devices; for GPUs to itself leave memory and core out",
     "numa": "for GPUs of one NUMA node set nvidia.com/numa-bind, and the claim gets a constraint",
-    "topology-aware": "for GPUs that NVLink joins add a constraint with matchAttribute: rootport.dev/nvlinkDomain",
+    "topology-aware": "for GPUs that NVLink joins match rootport.dev/nvlinkDomain or nvlinkPair in a constraint",
 }
 _MUTEX: Final = "mutex"
 

@@ -139,7 +139,7 @@ def _share(reader: _Reader, amounts: dict[Meaning, Amount]) -> GpuRequest:
     if request.core is None and request.is_share and asked is not None:
         reader.note(
             asked,
-            "Koordinator neither counts nor limits compute here: the claim takes 1 percent, so that memory decides how"
+            "Koordinator neither counts nor limits compute here: the claim has no core, so that memory decides how"
             " many share a GPU; write the core it needs if it is to be counted",
         )
     return request
@@ -167,15 +167,32 @@ def _nics(reader: _Reader) -> Sequence[NicRequest]:
         return ()
     amount, count, percent = _devices(reader, amounts, "rdma")
     is_vf = reader.hints.of("rdma").is_vf
-    bandwidth = None
-    if percent < _WHOLE and not is_vf:
+    bandwidth = ratio = None
+    is_alone = reader.hints.near is Near.ANY
+    if is_vf and 1 < percent < _WHOLE:  # 1 is how Koordinator's users write any VF
+        reader.note(
+            amount,
+            f"{percent} percent of a NIC beside a VF: the claim takes a VF and reserves no bandwidth; write bandwidth"
+            " or bandwidthRatio, whichever the pools of your VFs have",
+        )
+    elif percent < _WHOLE and not is_vf and is_alone:
+        ratio = percent
+        reader.note(
+            amount,
+            f"{percent} percent of a NIC, as bandwidthRatio: {percent}: nothing limits it, it is counted so that pods"
+            " share the NIC. It fits NICs that are published by percent, and others where percentages are rewritten"
+            " (docs/user/rdma.md); else write bandwidth",
+        )
+    elif percent < _WHOLE and not is_vf:
         bandwidth = reader.asked.pod.settings.nic_bandwidth * percent // _WHOLE
         reader.note(
             amount,
             f"{percent} percent of a NIC: as bandwidth, {Quantity.of(bandwidth)} bits per second; nothing limits it, it"
             " is counted so that pods share the NIC. Write what your NICs have",
         )
-    return (NicRequest(count=count, is_vf=is_vf, bandwidth=bandwidth),)
+    is_whole = percent == _WHOLE and not is_vf
+    speed = reader.asked.pod.settings.nic_bandwidth if is_whole else None
+    return (NicRequest(count=count, is_vf=is_vf, bandwidth=bandwidth, bandwidth_percent=ratio, speed=speed),)
 
 
 def _fpgas(reader: _Reader) -> Sequence[FpgaRequest]:
@@ -209,12 +226,19 @@ def _note_nic_each(reader: _Reader, request: DeviceRequest) -> None:
         return
     gpus, nics = request.gpus[0].count, request.nics[0].count
     if 0 < nics < gpus:
-        reader.note(
-            reader.asked.all(Meaning.NICS)[0],
-            f"Koordinator gives a NIC for each PCIe switch that has one of the GPUs: the claim asks for one for each of"
-            f" the {gpus} GPUs. Where GPUs share a switch with one NIC, write the claim with"
-            f" `rootport pairs --gpus {gpus} --nics {nics}`",
+        reader.note(reader.asked.all(Meaning.NICS)[0], _nic_each_text(request, gpus))
+
+
+def _nic_each_text(request: DeviceRequest, gpus: int) -> str:
+    text = "Koordinator gives a NIC for each PCIe switch that has one of the GPUs: "
+    if request.near is Near.SWITCH and request.nics[0].speed is not None:
+        text += (
+            f"each of the {gpus} GPUs gets a share of a NIC's bandwidth under its switch, so that GPUs under one switch"
+            " share its NIC. The rest of that NIC can be given to other claims;"
         )
+    else:
+        text += f"the claim asks for one for each of the {gpus} GPUs."
+    return f"{text} for nodes that you know, `rootport pairs --gpus {gpus} --nic-per switch` writes one with whole NICs"
 
 
 def _resources() -> tuple[Resource, ...]:

@@ -207,9 +207,16 @@ def _partition(reader: _Reader) -> str:
     if policy not in ("BestEffort", "Restricted"):
         raise _Refused("allocatePolicy: expected BestEffort or Restricted")
     if policy == "Restricted":
-        text = "the GPUs are joined by NVLink (nvlinkDomain); which of a node's partitions is best is not weighed"
+        # Koordinator has tables for machines with NVSwitches, which have no nvlinkPair and nvlinkQuad.
+        text = (
+            "the GPUs are joined by NVLink (nvlinkDomain); on machines without NVSwitches nvlinkPair, nvlinkQuad and"
+            " nvlinkOctet ask for the best of them"
+        )
     else:
-        text = f"kube-scheduler does not prefer GPUs with fast links: to require them, match {_NVLINK} in the claim"
+        text = (
+            "kube-scheduler takes the first GPUs that fit, which are the best linked ones on a free node; to prefer or"
+            f" require them, match {_NVLINK} or a group in it in the claim (examples/best-linked-gpus.yaml)"
+        )
     if value.get("ringBusBandwidth") is not None:
         text += "; ringBusBandwidth has no equal"
     reader.say(PARTITION, Outcome.NOTED, text)

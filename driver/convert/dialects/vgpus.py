@@ -35,7 +35,7 @@ NVIDIA_GPUS: Final = "nvidia"
 """The attribute ``vendor`` of the GPUs that these systems share."""
 
 NOT_COUNTED: Final = (
-    "; compute is neither counted nor limited: the claim takes 1 percent, so that memory decides how many share a GPU"
+    "; compute is neither counted nor limited: the claim has no core, so that memory decides how many share a GPU"
 )
 """Of a share that names no core, for the end of its note."""
 
@@ -107,8 +107,6 @@ def read_vgpus(asked: Asked, rules: VgpuRules, hints: VgpuHints) -> Reading:
     count = 1 if number is None else number.value
     if hints.strategy == "mps" and count > 1 and number is not None:
         return _refused(asked, number, "a claim can have one GPU with MPS: use another mode, or one GPU")
-    if hints.strategy == "mps" and core is None and (named := memory or percent) is not None:
-        return _refused(asked, named, "MPS limits the core as well, and nothing says how much: write the core, too")
     gpus = GpuRequest(
         count=count,
         core=None if core is None else min(core.value, ALL),

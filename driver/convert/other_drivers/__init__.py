@@ -1,5 +1,5 @@
 """Claims that were written for other DRA drivers: NVIDIA's and dranet."""
 
-from driver.convert.other_drivers.claims import convert_claim, is_claim
+from driver.convert.other_drivers.claims import convert_claim, is_claim, is_generated
 
-__all__ = ["convert_claim", "is_claim"]
+__all__ = ["convert_claim", "is_claim", "is_generated"]

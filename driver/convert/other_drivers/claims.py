@@ -18,7 +18,7 @@ from driver.convert.other_drivers.report import Report
 from driver.convert.other_drivers.requests import CANDIDATES, Target, driver_of, translate_request, translate_selectors
 from driver.model.devices import DeviceType
 
-__all__ = ["convert_claim", "is_claim"]
+__all__ = ["convert_claim", "is_claim", "is_generated"]
 
 _GROUP: Final = "resource.k8s.io/"
 _OLD_VERSION: Final = "resource.k8s.io/v1beta1"
@@ -50,7 +50,7 @@ def convert_claim(data: Mapping[str, Any]) -> Conversion:
     report = Report()
     if data["kind"] == _CLASS:
         changed = _device_class(data, report)
-    elif _is_generated(data):
+    elif is_generated(data):
         return Conversion(object=data)
     else:
         changed = _claim(data, report)
@@ -60,7 +60,8 @@ def convert_claim(data: Mapping[str, Any]) -> Conversion:
     return Conversion(object={**changed, "apiVersion": API_VERSION}, findings=findings, outcome=worst(findings))
 
 
-def _is_generated(data: Mapping[str, Any]) -> bool:
+def is_generated(data: Mapping[str, Any]) -> bool:
+    """Whether a claim was made from a template for a pod: its template is what has to change."""
     metadata = data.get("metadata")
     owners = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
     listed = owners if isinstance(owners, list) else []

@@ -67,7 +67,6 @@ REFUSED_CLASSES: Final[Mapping[str, str]] = {
     "netdev.google.com": "Rootport offers RDMA NICs, and this class is of NICs without RDMA: dranet has to stay for it",
 }
 _NVIDIA_GPU: Final = f'device.attributes["{DRIVER_NAME}"].{attributes.VENDOR} == "nvidia"'
-_LEAST_CORE: Final = "1"
 
 
 def translate_request(fields: Mapping[str, Any], path: str, report: Report) -> tuple[dict[str, Any], Target | None]:
@@ -194,8 +193,8 @@ def _translate_capacity(
     made: dict[str, Any] = {}
     for name, amount in amounts.items():
         if name == "memory" and kind is DeviceType.GPU:
-            made |= {"core": _LEAST_CORE, "memory": amount}
-            text = "core: 1 beside it, the least there is: a request without core takes all of it; write what it needs"
+            made["memory"] = amount
+            text = "the claim reserves no core, unless the GpuPolicies say so: add core to reserve some"
             report.add(f"{path}.memory", str(amount), Outcome.NOTED, text)
         else:
             text = "has no equal: a share of a GPU has core and memory, and nothing else is counted"

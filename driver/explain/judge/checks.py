@@ -29,6 +29,7 @@ __all__ = [
     "check_extended",
     "check_parameters",
     "check_pod_claim",
+    "check_prepared",
     "fewest_devices",
     "prepare_problem",
 ]
@@ -112,7 +113,7 @@ def check_claim(state: ClusterState, claim: ClaimState, pod: PodState | None) ->
             claim=ref,
         )
     if claim.allocated:
-        if claim.reserved_full and pod is not None and (pod.name, pod.uid) not in claim.pods:
+        if claim.reserved_full and pod is not None and not claim.is_reserved_for(pod):
             message = f"claim {claim.key} is reserved for 256 other pods, which is as many as may share it"
             return Finding(reason=Reason.CLAIM_IN_USE, message=message, claim=ref)
         return None
@@ -120,6 +121,31 @@ def check_claim(state: ClusterState, claim: ClaimState, pod: PodState | None) ->
         why = claim.unreadable or "its specification is not known"
         return Finding(reason=Reason.CLAIM_INVALID, message=f"claim {claim.key} cannot be read: {why}", claim=ref)
     return _demand(state, claim.claim, claim, ref)
+
+
+def check_prepared(claim: ClaimState) -> Finding | None:
+    """Return why the pods of an allocated claim are not bound yet (KEP-5007); None where its devices are prepared."""
+    if not claim.unready or claim.deleting:
+        return None
+    failed = next((device for device in claim.unready if device.failed), None)
+    if failed is not None:
+        why = f": {failed.reason}: {failed.message}" if failed.reason else ""
+        return Finding(
+            reason=Reason.DEVICE_PREPARATION_FAILED,
+            message=f"device {failed.device} of pool {failed.pool}, which claim {claim.key} was given, cannot be"
+            f" prepared{why}; kube-scheduler takes the claim's devices back and looks for others",
+            claim=claim.ref,
+        )
+    first, *others = claim.unready
+    more = f" and {len(others)} more" if others else ""
+    since = f", allocated at {claim.allocated_at}," if claim.allocated_at else ""
+    return Finding(
+        reason=Reason.WAITING_FOR_DEVICE_PREPARATION,
+        message=f"claim {claim.key}{since} waits until device {first.device} of pool {first.pool}{more} is prepared:"
+        " kube-scheduler binds the pod then; it takes the devices back after ten minutes, unless bindingTimeout in its"
+        " configuration says otherwise",
+        claim=claim.ref,
+    )
 
 
 def check_parameters(state: ClusterState, claim: ClaimState) -> Finding | None:

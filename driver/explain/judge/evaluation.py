@@ -32,6 +32,7 @@ __all__ = [
 
 _MOST_EVALUATIONS: Final = 512
 """For how many nodes evaluations are remembered, of claims of few demands; for others fewer."""
+_IN_USE: Final = STEPS.index(Step.IN_USE)
 _FEW_DEMANDS: Final = 16
 _FIRST_OF_MANY: Final = 32
 
@@ -157,7 +158,8 @@ def short_request(
 ) -> tuple[int, str, Step, int] | None:
     """Return the request that has too few devices by itself.
 
-    Of a request's alternatives the one that comes furthest counts; of the requests, the one that fails earliest.
+    Of a request's alternatives the one that comes furthest counts, and the first of those whose devices are in use; of
+    the requests, the one that fails earliest.
 
     Returns:
         The claim's place, the name of the alternative, the step, and how many devices all such requests lack; None
@@ -167,21 +169,22 @@ def short_request(
     lacks = 0
     for place, claim in enumerate(demands):
         for request in claim.requests:
-            best: tuple[int, int, str] | None = None
+            best: tuple[tuple[int, int], Step, str] | None = None
             for demand in request.alternatives:
                 filtered = by_demand[place, demand.name]
                 step = filtered.short_at
                 if step is None:
                     break
-                found = (STEPS.index(step), -filtered.lacks, demand.name)
-                if best is None or found[:2] > best[:2]:
-                    best = found
+                # Whether devices, room or counters are in use says nothing about how far the alternative is.
+                found = (min(STEPS.index(step), _IN_USE), -filtered.lacks)
+                if best is None or found > best[0]:
+                    best = (found, step, demand.name)
             else:
                 if best is None:
                     continue
-                lacks -= best[1]
-                if first is None or best[0] < STEPS.index(first[2]):
-                    first = (place, best[2], STEPS[best[0]])
+                lacks -= best[0][1]
+                if first is None or STEPS.index(best[1]) < STEPS.index(first[2]):
+                    first = (place, best[2], best[1])
     return None if first is None else (*first, lacks)
 
 

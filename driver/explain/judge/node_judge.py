@@ -12,7 +12,7 @@ from driver.budget import SpentError, check
 from driver.explain.explanation import Finding
 from driver.explain.judge.case import SKIPPED, Case, Judgement, NodeVerdict
 from driver.explain.judge.device_judge import DeviceJudge
-from driver.explain.judge.placement import placement
+from driver.explain.judge.placement import node_refusal
 from driver.explain.known.cluster import NodeState
 from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
@@ -69,7 +69,7 @@ class NodeJudge:
             there: Finding | None = None
             try:
                 check()
-                there = placement(case.pod, node, case.allocated, case.extended)
+                there = node_refusal(case.pod, node, case.allocated, case.extended)
             except SpentError:
                 # Nothing is known of the node then, whatever its judgement.
                 judged[name] = judgement = SKIPPED

@@ -28,14 +28,14 @@ from driver.explain.reasons import Reason
 from driver.explain.texts import taint_text
 from driver.wording import listed
 
-__all__ = ["placement"]
+__all__ = ["affinity", "node_refusal"]
 
 _LABELS_SHOWN: Final = 3
 _CORDONED: Final = NodeTaint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _NOT_READY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
 
-def placement(
+def node_refusal(
     pod: PodState | None, node: NodeState, allocated: Sequence[ClaimState], extended: Extended | None = None
 ) -> Finding | None:
     """Return why ``pod`` cannot be on ``node``; None where it can.
@@ -51,7 +51,7 @@ def placement(
     return (
         _readiness(node, tolerations)
         or _cordon(node, tolerations)
-        or (_taints(node, tolerations) or _affinity(pod, node) if pod is not None else None)
+        or (_taints(node, tolerations) or affinity(pod, node) if pod is not None else None)
         or _elsewhere(node, allocated)
         or (_extended(node, extended) if extended is not None and extended.amounts else None)
     )
@@ -85,7 +85,8 @@ def _taints(node: NodeState, tolerations: Sequence[PodToleration]) -> Finding | 
     return Finding(reason=Reason.NODE_TAINTED, message=message, nodes=1)
 
 
-def _affinity(pod: PodState, node: NodeState) -> Finding | None:
+def affinity(pod: PodState, node: NodeState) -> Finding | None:
+    """Return why the pod's node selector or required node affinity leaves ``node`` out; None where it does not."""
     name, labels = node.node.metadata.name, node.node.metadata.labels
     # One more than is shown, for every node keeps its message, and a pod's author writes the selector.
     all_wrong = ((key, value) for key, value in pod.node_selector.items() if labels.get(key) != value)

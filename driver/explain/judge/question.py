@@ -16,6 +16,7 @@ from driver.explain.judge.checks import (
     check_extended,
     check_parameters,
     check_pod_claim,
+    check_prepared,
     prepare_problem,
 )
 from driver.explain.known.cluster import EXTENDED_CLAIM, ClaimState, Kind, PodState
@@ -23,6 +24,7 @@ from driver.explain.known.extended import Extended, extended_of
 from driver.explain.known.near_names import not_there
 from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
+from driver.model.managed_nodes import GATE
 from driver.objects.extended_resources import MAX_POD_RESOURCES
 from driver.wording import listed
 
@@ -108,9 +110,19 @@ def _of_allocated(state: ClusterState, ref: ObjectRef, claim: ClaimState, pods: 
         for pod in pods
         if (problem := prepare_problem(state, pod))
     ]
+    if any(not pod.node for pod in pods) and (unprepared := check_prepared(claim)) is not None:
+        findings.append(unprepared)
     held = [f"{item.device.device} of pool {item.device.pool}" for item in claim.holds]
     what = f" ({listed(held)})" if held else ""
     message = f"claim {claim.key} has its devices{what}"
+    if claim.placed:
+        message += f"; placed by Rootport: {claim.placed.rstrip('.')}"
+    if claim.last_rungs:
+        groups = f"group {claim.last_rungs[0]}" if len(claim.last_rungs) == 1 else f"groups {listed(claim.last_rungs)}"
+        message += (
+            f"; the GPUs and NICs of {groups} are not aligned: nothing nearer was left on the node when the claim was"
+            " allocated, so that they are on the last rung of its ladder"
+        )
     allocated = Finding(reason=Reason.ALLOCATED, message=message, claim=ref)
     pod = next(iter(pods), None)
     return Explanation(
@@ -154,7 +166,9 @@ def _of_pod(state: ClusterState, subject: ObjectRef, pod: PodState) -> Explanati
     extended = extended_of(pod, state.classes, is_made=made is not None)
     before += check_extended(state, pod, extended)
     claims += [claim for claim in (made, extended.claim) if claim is not None]
-    if pod.gates:
+    before += [finding for claim in claims if (finding := check_prepared(claim)) is not None]
+    # The gate of placement keeps nobody from judging the nodes: the controller does so too, and then takes it away.
+    if any(gate != GATE for gate in pod.gates):
         gates = ", ".join(pod.gates)
         before.append(
             Finding(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from driver.explain.explanation import Explanation
-from driver.explain.judge.placement import placement
+from driver.explain.judge.placement import node_refusal
 from driver.explain.judge.question import case_of, question_about
 from driver.explain.known.cluster import PodState
 from driver.explain.known.state import ClusterState
@@ -35,7 +35,7 @@ def waiting_pod(state: ClusterState, pod: PodState) -> Waiting | None:
 
     def may_be_on(name: str) -> bool:
         node = state.nodes.get(name)
-        return node is not None and placement(pod, node, case.allocated, case.extended) is None
+        return node is not None and node_refusal(pod, node, case.allocated, case.extended) is None
 
     allocated = tuple((claim.key, claim.uid, repr(claim.available_on)) for claim in case.allocated)
     return Waiting(

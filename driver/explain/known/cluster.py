@@ -8,14 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import Final
 
 from driver.allocator.ledger import Holding
 from driver.api.resource_v1 import DeviceTaint, Node, NodeSelector, ResourceClaim
 from driver.explain.explanation import ObjectRef
+from driver.explain.known.needs import NO_NEEDS, PodNeeds
 from driver.model.health import Fault
 from driver.model.rivals import Rival
+from driver.objects.binding_conditions import UnreadyDevice
+from driver.objects.consumers import GROUP_KIND
 
 __all__ = [
     "EXTENDED_CLAIM",
@@ -55,6 +59,8 @@ class Kind(Enum):
     """Of events, those count in which a kubelet says that it cannot prepare a pod's claims."""
     INVENTORY = "NodeInventory"
     """Rootport's own: what a node's plugin says, with the condition that says whether it is published."""
+    LEASE = "Lease"
+    """Of leases, the one counts by which a controller of Rootport leads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +82,8 @@ class NodeState:
         taints: Its taints.
         not_ready: Why its Ready condition is not True; empty where it is, or where it has none.
         extended: How much it has in all of each extended resource; None where it does not say what it has.
+        allocatable: How much it has for pods of every resource: CPU in thousandths of a core, all else in whole units;
+            None where it does not say.
     """
 
     node: Node
@@ -83,6 +91,7 @@ class NodeState:
     taints: tuple[NodeTaint, ...] = ()
     not_ready: str = ""
     extended: Mapping[str, int] | None = None
+    allocatable: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +160,9 @@ class PodState:
         waiting: Reasons and messages of containers that wait; ``ContainerCreating`` also where all goes well.
         containers: Those that ask for extended resources.
         has_more_resources: Containers name more resources than are looked at, so that ``containers`` has none.
+        created: When it was created; None where that is not known.
+        needs: What it takes of its node beside devices, and what it wants of other pods.
+        group: Its PodGroup's name; empty where it is in none.
     """
 
     namespace: str
@@ -170,6 +182,9 @@ class PodState:
     waiting: str = ""
     containers: tuple[ContainerRequests, ...] = ()
     has_more_resources: bool = False
+    created: datetime | None = None
+    needs: PodNeeds = NO_NEEDS
+    group: str = ""
 
     @property
     def ended(self) -> bool:
@@ -217,31 +232,46 @@ class ClaimState:
         uid: Its UID.
         claim: All of it, with the API's defaults, as long as it is not allocated; None afterwards: there are many, and
             only what they hold matters.
+        asked: Its specification as JSON, once it is allocated: one text for all claims that ask for the same; empty
+            where it is very long.
         unreadable: Why the claim could not be read (a field that this version does not know); empty where it could.
         allocated: It has an allocation.
         holds: What it has, on any node, of any driver; admin access holds nothing.
+        last_rungs: The groups of its pairs that a ladder's last rung gave (:func:`group_on_last_rung`).
         available_on: Where its devices can be used (``status.allocation.nodeSelector``); None: everywhere.
-        pods: Whom it is reserved for: (name, uid), in order; pods alone.
+        pods: Which pods it is reserved for: (name, uid), in order.
+        pod_groups: Which PodGroups it is reserved for, and with them all of their pods: (name, uid), in order.
         owner_pod: The pod for which it was made, from a template or of its extended resources: (name, uid); None for
             others.
         is_extended: kube-scheduler made it of that pod's extended resources.
         reserved_full: It is reserved for as many as may have it (256, KEP-4381).
         deleting: It is being deleted.
+        placed: What Rootport's placement has written about it, for people; empty for nothing.
+        not_placed: Why placement finds no node for its pod, as the controller has annotated it; empty for nothing.
+        unready: Its devices for which binding its pod waits, or that have failed.
+        allocated_at: When it was allocated (RFC 3339), where a device is unready; empty where nobody wrote it.
     """
 
     namespace: str
     name: str
     uid: str
     claim: ResourceClaim | None = None
+    asked: str = ""
     unreadable: str = ""
     allocated: bool = False
     holds: tuple[Holding, ...] = ()
+    last_rungs: tuple[str, ...] = ()
     available_on: NodeSelector | None = None
     pods: tuple[tuple[str, str], ...] = ()
+    pod_groups: tuple[tuple[str, str], ...] = ()
     owner_pod: tuple[str, str] | None = None
     is_extended: bool = False
     reserved_full: bool = False
     deleting: bool = False
+    placed: str = ""
+    not_placed: str = ""
+    unready: tuple[UnreadyDevice, ...] = ()
+    allocated_at: str = ""
 
     @property
     def key(self) -> str:
@@ -254,9 +284,15 @@ class ClaimState:
         return ObjectRef(kind="ResourceClaim", namespace=self.namespace, name=self.name, uid=self.uid)
 
     @property
-    def pod_refs(self) -> tuple[ObjectRef, ...]:
-        """How an explanation names the pods that it is reserved for."""
-        return tuple(ObjectRef(kind="Pod", namespace=self.namespace, name=name, uid=uid) for name, uid in self.pods)
+    def user_refs(self) -> tuple[ObjectRef, ...]:
+        """How an explanation names the pods and PodGroups that it is reserved for."""
+        users = (*(("Pod", *item) for item in self.pods), *((GROUP_KIND, *item) for item in self.pod_groups))
+        return tuple(ObjectRef(kind=kind, namespace=self.namespace, name=name, uid=uid) for kind, name, uid in users)
+
+    def is_reserved_for(self, pod: PodState) -> bool:
+        """Whether it is reserved for a pod, or for its PodGroup, of which a pod knows no more than the name."""
+        # k8s.io/dynamic-resource-allocation v0.37.2, resourceclaim.go, IsReservedForPod.
+        return (pod.name, pod.uid) in self.pods or any(pod.group == name for name, _ in self.pod_groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,8 @@ from driver.explain.known.cluster import (
     PodToleration,
     PrepareFailure,
 )
+from driver.explain.known.needs_reading import read_needs
+from driver.explain.known.placing import read_time
 from driver.explain.known.reading import Json, model, text
 from driver.objects.extended_resources import MAX_POD_RESOURCES, is_extended
 
@@ -65,6 +67,9 @@ def read_pod(wire: Json) -> PodState:
         waiting=_waiting(status),
         containers=containers,
         has_more_resources=has_more_resources,
+        created=read_time(metadata.get("creationTimestamp")),
+        needs=read_needs(wire),
+        group=text((spec.get("schedulingGroup") or {}).get("podGroupName")),
     )
 
 

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
+from driver import DRIVER_NAME
 from driver.allocator.features import Features
 from driver.allocator.identity import DeviceId, PoolId
 from driver.allocator.pools import PoolIndex
@@ -19,6 +20,7 @@ from driver.api.resource_v1 import Device, DeviceTaint, ResourceSlice
 from driver.explain.known.cluster import TaintRule
 from driver.explain.known.reading import read_safely
 from driver.explain.known.slice_reading import SliceReader
+from driver.model.managed_nodes import TAINT
 
 __all__ = ["PublishedSlices", "with_rules"]
 
@@ -29,7 +31,7 @@ class PublishedSlices:
     """Slices that come and go, and the rules that taint their devices.
 
     Attributes:
-        index: All devices, tainted.
+        index: All devices, tainted by rules; without the taint of managed nodes (:meth:`is_tainted`).
         rules: DeviceTaintRules by name.
         selections: Answers about these devices. Made anew after many slices have gone, for it keeps the devices that it
             has answered for.
@@ -44,6 +46,10 @@ class PublishedSlices:
         self._nodes: defaultdict[PoolId, Counter[str]] = defaultdict(Counter)
         self._pools: defaultdict[str, set[PoolId]] = defaultdict(set)
         self._gone = 0
+        # By node: how many of Rootport's slices have devices, and how many of these have the taint of managed nodes.
+        self._own: Counter[str] = Counter()
+        self._managed: Counter[str] = Counter()
+        self._managed_since: dict[str, str] = {}  # by the name of such a slice
         self.index = PoolIndex((), features)
         self.rules: dict[str, TaintRule] = {}
         self.selections = Selections(features)
@@ -58,6 +64,25 @@ class PublishedSlices:
         """The names of the nodes that slices are for."""
         return set(self._pools) - {""}
 
+    @property
+    def managed_nodes(self) -> list[str]:
+        """The names of the nodes of whose devices :meth:`is_tainted` is true."""
+        return [node for node in self._managed if self.is_tainted(node)]
+
+    def is_tainted(self, node: str) -> bool:
+        """Whether all of Rootport's devices of a node have the taint of managed nodes: kube-scheduler gives none."""
+        return 0 < self._managed[node] == self._own[node]
+
+    def managed_since(self, node: str) -> str:
+        """Return since when a node's devices have that taint; empty where :meth:`is_tainted` is false, or none says so.
+
+        The earliest time counts: a device that comes later has the taint from its beginning.
+        """
+        if not self.is_tainted(node):
+            return ""
+        names = (name for pool in self._pools[node] for name in self._names[pool])
+        return min((since for name in names if (since := self._managed_since.get(name))), default="")
+
     def put(self, name: str, wire: Mapping[str, Any]) -> bool:
         """Take over a slice; whether it is new or has changed.
 
@@ -68,11 +93,17 @@ class PublishedSlices:
         version = wire["metadata"].get("resourceVersion")
         if former is not None and version and former.metadata.resource_version == version:
             return False
-        self.add(read_safely(self._reader.read, wire))
+        wire, managed_since = read_safely(_without_managed_taint, wire)
+        self.add(read_safely(self._reader.read, wire), managed_since=managed_since)
         return True
 
-    def add(self, item: ResourceSlice) -> None:
-        """Take over a slice that has been read, in place of the one of its name."""
+    def add(self, item: ResourceSlice, *, managed_since: str | None = None) -> None:
+        """Take over a slice that has been read, in place of the one of its name.
+
+        Args:
+            item: The slice, without the taint of managed nodes.
+            managed_since: Since when all of its devices have it; None where they do not.
+        """
         name = item.metadata.name
         former = self._slices.get(name)
         if former is not None:
@@ -83,6 +114,11 @@ class PublishedSlices:
         node = item.spec.node_name or ""
         self._nodes[pool][node] += 1
         self._pools[node].add(pool)
+        if item.spec.driver == DRIVER_NAME and item.spec.devices:
+            self._own[node] += 1
+            if managed_since is not None:
+                self._managed[node] += 1
+                self._managed_since[name] = managed_since
         self.index.put(with_rules(item, self.rules.values()))
 
     def remove(self, name: str) -> bool:
@@ -164,6 +200,9 @@ class PublishedSlices:
                 del self._pools[node]
         if not counts:
             del self._nodes[pool]
+        if item.spec.driver == DRIVER_NAME and item.spec.devices:
+            self._own[node] -= 1
+            self._managed[node] -= self._managed_since.pop(item.metadata.name, None) is not None
         self._churned()
 
     def _churned(self) -> None:
@@ -171,6 +210,34 @@ class PublishedSlices:
         if self._gone > _CHURN + len(self._slices):
             self._gone = 0
             self.selections = Selections(self._features)
+
+
+def _without_managed_taint(wire: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
+    """Return a slice without the taint of managed nodes, and since when all of its devices have it; None if not all do.
+
+    The taint is no property of a device: it says who gives the device out, and placement gives it to claims that do not
+    tolerate it. So whoever asks what fits must not see it. Its time differs from node to node, and would make equal
+    devices different ones.
+    """
+    spec = wire["spec"]
+    devices = spec.get("devices") or ()
+    if spec.get("driver") != DRIVER_NAME or not any("taints" in device for device in devices):
+        return wire, None
+    kept: list[Any] = []
+    times: list[str] = []
+    for device in devices:
+        taints = device.get("taints") or ()
+        others = [taint for taint in taints if taint.get("key") != TAINT]
+        if len(others) == len(taints):
+            kept.append(device)
+            continue
+        times += [str(taint.get("timeAdded") or "") for taint in taints if taint.get("key") == TAINT][:1]
+        rest = {key: value for key, value in device.items() if key != "taints"}
+        kept.append(rest | {"taints": others} if others else rest)
+    if not times:
+        return wire, None
+    since = min(times) if len(times) == len(devices) else None
+    return {**wire, "spec": {**spec, "devices": kept}}, since
 
 
 def _pool(item: ResourceSlice) -> PoolId:

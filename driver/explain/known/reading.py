@@ -10,12 +10,15 @@ then. In all other objects they are passed over, as Kubernetes' own clients do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from sys import intern
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from driver import DRIVER_NAME
 from driver.allocator.identity import DeviceId
 from driver.allocator.ledger import Holding, holding
 from driver.allocator.node_selection import only_on
@@ -31,6 +34,7 @@ from driver.api.resource_v1 import (
 )
 from driver.api.validation.defaults import with_defaults
 from driver.api.validation.wording import first_error
+from driver.explain.known.amounts import amounts
 from driver.explain.known.cluster import (
     ClaimState,
     InventoryReport,
@@ -38,12 +42,20 @@ from driver.explain.known.cluster import (
     NodeTaint,
     TaintRule,
 )
+from driver.explain.reasons import Reason
+from driver.model.alignment import group_on_last_rung
+from driver.model.managed_nodes import ANNOTATION
+from driver.objects.binding_conditions import unready_devices
+from driver.objects.consumers import is_pod, is_pod_group
 from driver.objects.extended_resources import CLAIM_ANNOTATION, extended_amounts
 from driver.objects.health import node_health
+from driver.wording import short
 
 __all__ = [
     "DEFAULT_NAMESPACE",
+    "PLACEMENT_SAYS",
     "UnreadableError",
+    "asked_claim",
     "interned",
     "may_hold_devices",
     "model",
@@ -60,7 +72,17 @@ __all__ = [
 DEFAULT_NAMESPACE: Final = "default"
 """Of an object in a file that names no namespace, as kubectl applies it."""
 
+_MOST_ASKED: Final = 4096
+"""Characters of a claim's specification."""
 _MOST_RESERVED: Final = 256  # ResourceClaimReservedForMaxSize, k8s.io/api v0.36.3, resource/v1/types.go
+PENDING_REASON: Final = f"{DRIVER_NAME}/pending-reason"
+PENDING_MESSAGE: Final = f"{DRIVER_NAME}/pending-message"
+"""The annotations of a claim that the controller has explained."""
+PLACEMENT_SAYS: Final = "Rootport's placement says: "
+"""Stands in such a message before placement's own words."""
+_MOST_READ: Final = 8192
+_MOST_PLACED: Final = 600
+"""Characters of what placement has written about a claim: many claims have it."""
 _PUBLISHED: Final = "Published"
 _SUMMARIES: Final = (_PUBLISHED, "Ready")
 _ALL_MODES: Final = "AllModesPublished"
@@ -139,25 +161,67 @@ def read_claim_state(wire: Json) -> ClaimState:
     reserved = status.get("reservedFor") or ()
     selector = (allocation or {}).get("nodeSelector")
     owner = _owner(metadata)
+    unready = unready_devices(wire)
     return ClaimState(
         namespace=namespace,
         name=name,
         uid=uid,
         claim=claim,
+        asked="" if allocation is None else _asked(wire),
         unreadable=unreadable,
         allocated=allocation is not None,
         holds=tuple(_holdings(allocation or {})),
+        last_rungs=tuple(_last_rungs(allocation or {})),
         available_on=None if selector is None else _selector(selector),
-        pods=tuple(
-            (text(item["name"]), text(item.get("uid")))
-            for item in reserved
-            if item.get("resource") == "pods" and not item.get("apiGroup")
-        ),
+        pods=_users(reserved, is_pod),
+        pod_groups=_users(reserved, is_pod_group),
         owner_pod=owner,
         is_extended=owner is not None and (metadata.get("annotations") or {}).get(CLAIM_ANNOTATION) == "true",
         reserved_full=len(reserved) >= _MOST_RESERVED,
         deleting=bool(metadata.get("deletionTimestamp")),
+        placed=_placed(text((metadata.get("annotations") or {}).get(ANNOTATION))),
+        not_placed=_not_placed(metadata.get("annotations") or {}) if allocation is None else "",
+        unready=unready,
+        allocated_at=text((allocation or {}).get("allocationTimestamp")) if unready else "",
     )
+
+
+def _users(reserved: Sequence[Json], is_kind: Callable[[Json], bool]) -> tuple[tuple[str, str], ...]:
+    return tuple((text(item["name"]), text(item.get("uid"))) for item in reserved if is_kind(item))
+
+
+def _placed(annotation: str) -> str:
+    """Return what the annotation of placement says: JSON with the node and the reason, or anything by anybody else."""
+    with suppress(ValueError, RecursionError):
+        told = json.loads(annotation[:_MOST_READ])
+        if isinstance(told, Mapping) and told.get("node"):
+            return short(f"node {told['node']}: {told.get('why') or 'no reason is given'}", _MOST_PLACED)
+    return short(annotation, _MOST_PLACED)
+
+
+def _not_placed(annotations: Json) -> str:
+    """Return what placement says in the controller's own explanation, which it has annotated."""
+    if annotations.get(PENDING_REASON) != Reason.PLACEMENT_SAYS_OTHERWISE:
+        return ""
+    _, says, why = text(annotations.get(PENDING_MESSAGE)).partition(PLACEMENT_SAYS)
+    return short(why, _MOST_PLACED) if says else ""
+
+
+def _asked(wire: Json) -> str:
+    with suppress(TypeError, ValueError, RecursionError):
+        spec = json.dumps({"apiVersion": wire.get("apiVersion"), "spec": wire.get("spec")}, sort_keys=True)
+        if len(spec) <= _MOST_ASKED:
+            return intern(spec)
+    return ""
+
+
+def asked_claim(asked: str) -> ResourceClaim:
+    """Read what an allocated claim asks for (:attr:`ClaimState.asked`), without its name.
+
+    Raises:
+        UnreadableError: It has fields that this version does not know.
+    """
+    return read_safely(lambda wire: _pending_claim(wire, "", "", ""), json.loads(asked))
 
 
 def _pending_claim(wire: Json, namespace: str, name: str, uid: str) -> ResourceClaim:
@@ -179,6 +243,12 @@ def _pending_claim(wire: Json, namespace: str, name: str, uid: str) -> ResourceC
         if len(set(names)) != len(names):
             raise UnreadableError("spec.devices.requests: two of them have one name")
     return with_defaults(claim)
+
+
+def _last_rungs(allocation: Json) -> Iterable[str]:
+    results = (allocation.get("devices") or {}).get("results") or ()
+    own = (text(result.get("request")) for result in results if result.get("driver") == DRIVER_NAME)
+    return dict.fromkeys(group for request in own if (group := group_on_last_rung(request)) is not None)
 
 
 def _holdings(allocation: Json) -> Iterator[Holding]:
@@ -234,6 +304,7 @@ def read_node(wire: Json) -> NodeState:
         extended=None
         if allocatable is None
         else {interned(key): Quantity(str(amount)).ceil() for key, amount in extended_amounts(allocatable).items()},
+        allocatable=None if allocatable is None else amounts(allocatable),
     )
 
 

@@ -7,14 +7,16 @@ left out; ``notes`` has a line for it, and so has an answer that it could change
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Container, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Final
+from weakref import WeakSet
 
 from driver import DRIVER_NAME
 from driver.allocator.errors import AllocationError
 from driver.allocator.features import Features
-from driver.allocator.identity import DeviceId
+from driver.allocator.identity import DeviceId, PoolId
 from driver.allocator.ledger import Ledger
 from driver.allocator.pools import PoolIndex
 from driver.allocator.selection import Selections
@@ -28,6 +30,7 @@ from driver.explain.known.cluster import (
     TaintRule,
 )
 from driver.explain.known.left_out import LeftOut
+from driver.explain.known.placing import LEASE, Placing, read_lease, read_time
 from driver.explain.known.pod_reading import read_pod, read_prepare_failure
 from driver.explain.known.published import PublishedSlices
 from driver.explain.known.reading import (
@@ -42,15 +45,30 @@ from driver.explain.known.reading import (
     read_taint_rule,
 )
 from driver.explain.known.workloads import Workloads
-from driver.model.health import CANNOT_PREPARE_TAINT, UNHEALTHY_TAINT, Fault
+from driver.layout.names import DEFAULT_ROUTE
+from driver.model.health import CANNOT_PREPARE_TAINT, STRATEGY_TAINT, UNHEALTHY_TAINT, Fault
 from driver.model.rivals import RIVAL_TAINT, Rival
 
-__all__ = ["ClusterState"]
+__all__ = ["ChangedNodes", "ClusterState"]
 
 _NOTES_SHOWN: Final = 5
 
+_FOR_ANY_NODE: Final = frozenset({Kind.SLICE, Kind.TAINT_RULE})
 _NO_REPORT: Final = InventoryReport()
 _ROOTPORT: Final = "Rootport"
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class ChangedNodes:
+    """The nodes that have changed since somebody last looked, who empties it then.
+
+    Attributes:
+        names: Nodes of which the object, or what claims hold of them, has changed, or that have gone.
+        may_be_any: Whether others may have changed as well, since slices or rules have.
+    """
+
+    names: set[str] = field(default_factory=set)
+    may_be_any: bool = True
 
 
 class ClusterState:
@@ -68,12 +86,15 @@ class ClusterState:
         missing: Kinds of which a dump has no object, though the cluster may have some.
         generation: Grows with every change that can change an explanation. The same object put again, or a change of
             what no explanation looks at (a heartbeat, an annotation), is none.
-        index: All devices, with the taints of rules on them.
+        index: All devices, with the taints of rules on them, and without that of managed nodes.
         ledger: What allocated claims hold.
         classes: DeviceClasses by name.
         nodes: By name; ``NodeState.node`` stays one object as long as labels do.
         taint_rules: By name.
         templates: Keys of ResourceClaimTemplates.
+        placing: The controller that leads, and whether it places; None where that is not known.
+        why_not_placed: Returns why placement finds no node for a pod, by its UID; empty where that is not known.
+        clock: The time; None where it is not known, as of a dump, or must not be told, so that texts stay the same.
     """
 
     def __init__(self, *, features: Features | None = None) -> None:
@@ -89,12 +110,22 @@ class ClusterState:
         self.nodes: dict[str, NodeState] = {}
         self.taint_rules: dict[str, TaintRule] = self._slices.rules
         self.templates: set[str] = set()
+        self.placing: Placing | None = None
+        self.why_not_placed: Callable[[str], str] = lambda _pod_uid: ""
+        self.clock: Callable[[], datetime] | None = None
         self._workloads = Workloads(self.ledger)
         self._inventories: dict[str, InventoryReport] = {}
         self._versions: defaultdict[str, int] = defaultdict(int)
         self._version = 0
         self._room: dict[str, tuple[int, object, int]] = {}
         self._own_notes: list[str] = []
+        self._followers: WeakSet[ChangedNodes] = WeakSet()
+
+    def changed_nodes(self) -> ChangedNodes:
+        """Return an object that names the nodes that change from now on; at first it says that any may have."""
+        changed = ChangedNodes()
+        self._followers.add(changed)
+        return changed
 
     @property
     def selections(self) -> Selections:
@@ -124,6 +155,11 @@ class ClusterState:
         """Take over a ResourceSlice that is no JSON; slices with equal devices best share the tuple of them."""
         self._slices.add(item)
         self.generation += 1
+        self._any_changed()
+
+    def take_pod(self, pod: PodState) -> None:
+        """Take over a pod that is no JSON."""
+        self.generation += self._workloads.put_pod(pod.key, pod)
 
     def leave_out(self, kind: Kind, key: str, why: str, wire: Mapping[str, Any] | None = None) -> None:
         """Take note of an object that whoever feeds the state could not read; not where another version of it was.
@@ -146,6 +182,18 @@ class ClusterState:
         """
         self._is_read(kind, key)
         self.generation += self._remove(kind, key)
+
+    def assume(self, claim: ClaimState) -> None:
+        """Take a claim for allocated, as ``claim`` has it, until an object that is put shows it so.
+
+        It is for who writes allocations: the next decision is not to take the same devices. Objects of the claim that
+        still have no allocation do not end it, since they may be older than what was written; :meth:`forget` does.
+        """
+        self._claim_changed(self._workloads.assume(claim.key, claim))
+
+    def forget(self, key: str) -> None:
+        """Take back what was assumed of the claim ``namespace/name``, if no object has shown it since."""
+        self._claim_changed(self._workloads.forget(key))
 
     def claim(self, key: str) -> ClaimState | None:
         """Return the claim ``namespace/name``."""
@@ -197,6 +245,25 @@ class ClusterState:
         pools += [pool for pool in self._workloads.held_pools(node) if not self._slices.nodes_of(pool)]
         keys = {key for pool in pools for key in self._workloads.holders_of_pool(pool)}
         return tuple(self._workloads.claims[key] for key in sorted(keys))
+
+    @property
+    def managed_nodes(self) -> list[str]:
+        """The names of the nodes of which :meth:`is_tainted` is true."""
+        return self._slices.managed_nodes
+
+    def is_tainted(self, node: str) -> bool:
+        """Whether Rootport's placement gives the node's devices: all of Rootport's there have the taint that says so.
+
+        ``index`` has these devices without the taint: for what fits it counts as tolerated.
+        """
+        return self._slices.is_tainted(node)
+
+    def managed_since(self, node: str) -> datetime | None:
+        """Return since when that is so; None where it is not, or the taints have no time.
+
+        Of several times the earliest counts: a device that comes later has the taint from its beginning.
+        """
+        return read_time(self._slices.managed_since(node))
 
     def nodes_of_slices(self) -> set[str]:
         """Return the names of nodes that ResourceSlices are for, whether their Node objects are there or not."""
@@ -250,9 +317,17 @@ class ClusterState:
         """Whether the taint is Rootport's for a node whose plugin can prepare no claim."""
         return taint.key == CANNOT_PREPARE_TAINT and self.taint_source(device, taint) == _ROOTPORT
 
+    def lacks_strategy(self, device: DeviceId, taint: DeviceTaint) -> bool:
+        """Whether the taint is Rootport's for a GPU whose strategy for shares the node cannot serve."""
+        return taint.key == STRATEGY_TAINT and self.taint_source(device, taint) == _ROOTPORT
+
     def is_given_out_elsewhere(self, device: DeviceId, taint: DeviceTaint) -> bool:
         """Whether the taint is Rootport's for a device that another system gives out as well."""
         return taint.key == RIVAL_TAINT and self.taint_source(device, taint) == _ROOTPORT
+
+    def has_default_route(self, device: DeviceId, taint: DeviceTaint) -> bool:
+        """Whether the taint is Rootport's for a NIC through which the node's default route goes."""
+        return taint.key == DEFAULT_ROUTE and self.taint_source(device, taint) == _ROOTPORT
 
     def rivals_behind(self, device: DeviceId, taint: DeviceTaint) -> tuple[Rival, ...]:
         """Return the rivals for which a device has Rootport's taint; none where the plugin no longer reports them."""
@@ -280,6 +355,8 @@ class ClusterState:
 
     def _put(self, kind: Kind, key: str, wire: Mapping[str, Any]) -> bool:
         """Whether something changed."""
+        if kind in _FOR_ANY_NODE:
+            self._any_changed()
         match kind:
             case Kind.SLICE:
                 return self._slices.put(key, wire)
@@ -297,12 +374,16 @@ class ClusterState:
                 return self._put_inventory(key, read_safely(read_inventory, wire))
             case Kind.EVENT:
                 return self._workloads.put_prepare_failure(key, read_safely(read_prepare_failure, wire))
+            case Kind.LEASE:
+                return self._put_placing(read_safely(read_lease, wire))
             case Kind.TEMPLATE:
                 is_new = key not in self.templates
                 self.templates.add(key)
                 return is_new
 
     def _remove(self, kind: Kind, key: str) -> bool:
+        if kind in _FOR_ANY_NODE:
+            self._any_changed()
         match kind:
             case Kind.SLICE:
                 return self._slices.remove(key)
@@ -316,18 +397,35 @@ class ClusterState:
                 return self._workloads.put_pod(key, None)
             case Kind.NODE:
                 self._room.pop(key, None)
+                self._node_changed(key)
                 return self.nodes.pop(key, None) is not None
             case Kind.INVENTORY:
                 return self._put_inventory(key, _NO_REPORT)
             case Kind.EVENT:
                 return self._workloads.put_prepare_failure(key, None)
+            case Kind.LEASE:
+                return key.rpartition("/")[2] == LEASE and self._put_placing(Placing())
             case Kind.TEMPLATE:
                 was_there = key in self.templates
                 self.templates.discard(key)
                 return was_there
 
+    def _put_placing(self, placing: Placing | None) -> bool:
+        """Note who leads; whether more has changed than that it still does."""
+        former = self.placing
+        if placing is None:
+            return False
+        self.placing = placing
+        return former is None or replace(former, renewed=None) != replace(placing, renewed=None)
+
     def _put_claim(self, key: str, claim: ClaimState | None) -> bool:
-        touched = self._workloads.put_claim(key, claim)
+        return self._touched(self._workloads.put_claim(key, claim))
+
+    def _claim_changed(self, touched: Collection[PoolId] | None) -> None:
+        self.generation += self._touched(touched)
+
+    def _touched(self, touched: Collection[PoolId] | None) -> bool:
+        """Note a change of claims, if there was one: ``touched`` are the pools of which other devices are held."""
         for pool in touched or ():
             for node in self._slices.nodes_of(pool):
                 self._touch(node)
@@ -337,8 +435,18 @@ class ClusterState:
         """Note that what ``node`` sees has changed; the empty name stands for any node."""
         if node:
             self._versions[node] += 1
+            self._node_changed(node)
         else:
             self._version += 1
+            self._any_changed()
+
+    def _node_changed(self, name: str) -> None:
+        for changed in self._followers:
+            changed.names.add(name)
+
+    def _any_changed(self) -> None:
+        for changed in self._followers:
+            changed.may_be_any = True
 
     def _put_node(self, key: str, node: NodeState) -> bool:
         former = self.nodes.get(key)
@@ -347,6 +455,7 @@ class ClusterState:
         if former is not None and former.node == node.node:
             node = replace(node, node=former.node)
         self.nodes[key] = node
+        self._node_changed(key)
         return True
 
     def _put_inventory(self, key: str, word: InventoryReport) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 
 from driver import DRIVER_NAME
 from driver.api.resource_v1 import Device, DeviceAttribute
+from driver.config.gpu_classes import SHARED_GPU_CLASSES
 from driver.layout import attributes as published
 from driver.model.devices import DeviceType
 from driver.spelling import alike, close_matches, is_one_domain, is_part, nearest, plain
@@ -28,7 +29,9 @@ __all__ = [
     "suggest",
 ]
 
-_OWN_CAPACITY_NAMES: Final = frozenset({"BANDWIDTH", "CORE", "MEMORY", "MEMORY_RATIO", "SHARES", "VFS"})
+_OWN_CAPACITY_NAMES: Final = frozenset(
+    {"BANDWIDTH", "BANDWIDTH_RATIO", "CORE", "MEMORY", "MEMORY_RATIO", "SHARES", "VFS"}
+)
 
 
 def _full(name: str, driver: str = DRIVER_NAME) -> str:
@@ -49,14 +52,16 @@ CAPACITIES: Final[Mapping[DeviceType, frozenset[str]]] = {
         DeviceType.GPU: (published.CORE, published.MEMORY, published.SHARES),
         DeviceType.GPU_RATIO: (published.CORE, published.MEMORY_RATIO, published.SHARES),
         DeviceType.MIG: (published.MEMORY,),
-        DeviceType.RDMA: (published.BANDWIDTH,),
-        DeviceType.RDMA_VF: (published.VFS,),
+        DeviceType.RDMA: (published.BANDWIDTH, published.BANDWIDTH_RATIO),
+        DeviceType.RDMA_VF: (published.VFS, published.BANDWIDTH, published.BANDWIDTH_RATIO),
         DeviceType.FPGA: (),
     }.items()
 }
 """Full names of the capacities that a device of a kind may have."""
 
-OWN_CLASSES: Final[frozenset[str]] = frozenset(f"{kind}.{DRIVER_NAME}" for kind in DeviceType)
+OWN_CLASSES: Final[frozenset[str]] = frozenset(
+    {f"{kind}.{DRIVER_NAME}" for kind in DeviceType} | SHARED_GPU_CLASSES.keys()
+)
 """The DeviceClasses that Rootport is installed with: one for each type of device."""
 
 # What people write who know other drivers or tools, where spelling alone does not lead there.
@@ -76,6 +81,7 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "switch": "pcieSwitch",
     "vram": "memory",
 }
+_BANDWIDTHS: Final = frozenset({_full(published.BANDWIDTH), _full(published.BANDWIDTH_RATIO)})
 _SHORTEST_PART: Final = 3
 _SURELY_NEAR: Final = 0.75
 _MOST_COMPARED: Final = 2000
@@ -163,10 +169,14 @@ class Vocabulary:
         In a claim's ``capacity.requests`` a short name is the one that the device has.
         """
         short = "/" not in name
-        for known in (self.capacities, OWN_CAPACITIES):
-            names = {full.partition("/")[2] for full in known} if short else set(known)
-            if name in names:
-                return None
+        both = [
+            {full.partition("/")[2] for full in known} if short else set(known)
+            for known in (self.capacities, OWN_CAPACITIES)
+        ]
+        # A name that Rootport has means what it says: 50 of bandwidthRatio are not 50 of bandwidth.
+        if any(name in names for names in both):
+            return None
+        for names in both:
             near = suggest(name, names)
             if near is not None:
                 return near
@@ -268,6 +278,9 @@ def kinds_with_capacity(name: str, of_kind: Collection[str], types: Collection[s
         of_kind: What the devices in question have, as they publish it.
         types: Their types. Devices of one of these have it unless its value is not known.
     """
+    nics = {DeviceType.RDMA.value, DeviceType.RDMA_VF.value}
+    if _full(name) in _BANDWIDTHS and _BANDWIDTHS & {*map(_full, of_kind)} and nics.issuperset(types):
+        return "a NIC has one of the two, by its policy, and bandwidthRatio where its speed is not known"
     if own := sorted(kind.value for kind, names in CAPACITIES.items() if kind in types and _full(name) in names):
         return f"{', '.join(own)} devices have it where it is known"
     found = of_other_kinds(_full(name), [_full(text) for text in of_kind], CAPACITIES)

@@ -35,6 +35,27 @@ class Workloads:
         self._of_device: dict[DeviceId, tuple[str, ...]] = {}
         self._of_pool: defaultdict[PoolId, set[str]] = defaultdict(set)
         self._drivers: set[str] = set()
+        self._assumed: dict[str, ClaimState] = {}  # by key, the claims as they are stored
+
+    def assume(self, key: str, claim: ClaimState) -> set[PoolId] | None:
+        """Take a claim for allocated, as ``claim`` has it, until it is stored so.
+
+        Until then, what is put of it without an allocation changes nothing; :meth:`forget` takes the assumption back.
+
+        Returns:
+            As :meth:`put_claim`; None also where the claim is gone, or allocated already.
+        """
+        stored = self.claims.get(key)
+        if stored is None or stored.allocated or stored.uid != claim.uid:
+            return None
+        touched = self.put_claim(key, claim)
+        self._assumed[key] = stored
+        return touched
+
+    def forget(self, key: str) -> set[PoolId] | None:
+        """Take back what was assumed of a claim, if it still is; its pools, None where nothing was."""
+        stored = self._assumed.pop(key, None)
+        return None if stored is None else self.put_claim(key, stored)
 
     def put_claim(self, key: str, claim: ClaimState | None) -> set[PoolId] | None:
         """Take over a claim; None forgets it.
@@ -43,6 +64,11 @@ class Workloads:
             The pools of which something else is held now; None where nothing has changed.
         """
         former = self.claims.get(key)
+        if key in self._assumed:
+            if claim is not None and not claim.allocated and former is not None and claim.uid == former.uid:
+                self._assumed[key] = claim
+                return None
+            del self._assumed[key]
         if former == claim:
             return None
         held, holds = former.holds if former else (), claim.holds if claim else ()

@@ -18,6 +18,7 @@ from driver.explain.judge.case import Case, NodeVerdict
 from driver.explain.judge.evaluation import Evaluations
 from driver.explain.known.state import ClusterState
 from driver.explain.known.vocabulary import Vocabulary
+from driver.explain.propose.nearest.bandwidths import other_bandwidths
 from driver.explain.propose.nearest.capacities import smaller_capacities
 from driver.explain.propose.nearest.constraints import looser_constraints
 from driver.explain.propose.nearest.counts import fewer_devices, fewer_requests
@@ -25,7 +26,7 @@ from driver.explain.propose.nearest.edits import claim_patches
 from driver.explain.propose.nearest.ends import ends, ends_of
 from driver.explain.propose.nearest.modes import other_modes
 from driver.explain.propose.nearest.names import meant_names
-from driver.explain.propose.nearest.objects import missing_objects, unfinished_pools
+from driver.explain.propose.nearest.objects import missing_objects, missing_strategies, unfinished_pools
 from driver.explain.propose.nearest.options import Effort, Option, together
 from driver.explain.propose.nearest.places import other_places
 from driver.explain.propose.nearest.search import ProposalSearch
@@ -55,6 +56,7 @@ _NODES_CHANGED: Final = 16
 """On so many nodes a second change is looked for."""
 _OF_DEVICES: Final = (
     other_modes,
+    other_bandwidths,
     looser_constraints,
     fewer_devices,
     fewer_requests,
@@ -113,6 +115,10 @@ def _sought(
         for item in _of_claims(search):
             verified = verified or item[1].verified
             yield item
+    # Also where a request could be dropped: whoever wrote it wants the GPU.
+    vocabulary = Vocabulary.of(_published(search), search.state.classes)
+    for proposal in missing_strategies(search, vocabulary):
+        yield _rank(proposal), proposal
     if not verified:
         for proposal in chain(missing_objects(search), unfinished_pools(search)):
             yield _rank(proposal), proposal

@@ -25,12 +25,14 @@ from driver.explain.tell.selector_texts import error_text, refusals
 from driver.explain.tell.taint_texts import taints_text
 from driver.explain.tell.usage import counters_text, fragment_text, held_by, largest_fragment, taken_by
 from driver.explain.texts import amount, device_names
-from driver.layout.attributes import TYPE
+from driver.layout.attributes import NVLINK_DOMAIN, NVLINK_OCTET, NVLINK_PAIR, NVLINK_QUAD, TYPE
 from driver.wording import listed, plural, short
 
 __all__ = ["node_text"]
 
 _ABOUT_ALL: Final = frozenset({Reason.REQUESTS_COMPETE, Reason.SEARCH_LIMIT, Reason.TOO_MANY_DEVICES})
+_LINKED: Final = f"{DRIVER_NAME}/{NVLINK_DOMAIN}"
+_LINK_GROUPS: Final = frozenset(f"{DRIVER_NAME}/{name}" for name in (NVLINK_PAIR, NVLINK_QUAD, NVLINK_OCTET))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +186,11 @@ class _NodeText:
         if problem.reason is Reason.ATTRIBUTE_MISSING:
             if problem.kinds:
                 return f"{text} the requests' devices have it with different types: {listed(list(problem.kinds))}"
-            near = suggest(constraint.attribute, _attribute_names(problem.without))
+            known = _attribute_names(problem.without)
+            near = suggest(constraint.attribute, known)
             hint = f" (did you mean {near}?)" if near is not None and near != constraint.attribute else ""
+            if constraint.attribute in _LINK_GROUPS and _LINKED in known:
+                hint = f" (match {_LINKED} for GPUs that any links join)"
             names = listed([f"request {name}" for name, *_ in problem.short])
             return (
                 f"{text} {plural(len(problem.without), 'device')} of {names} have no such attribute, such as"

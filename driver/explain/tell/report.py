@@ -158,7 +158,10 @@ def _about(explanation: Explanation) -> str:
 
 def _filter(explanation: Explanation, width: int) -> Iterator[Line]:
     alike: dict[tuple[object, ...], list[RequestFunnel]] = {}
+    idle = _idle(explanation.requests)
     for request in explanation.requests:
+        if request in idle:
+            continue
         key = (request.claim, request.device_class, request.need, request.steps)
         alike.setdefault(key, []).append(request)
     funnels = list(alike.values())
@@ -170,10 +173,39 @@ def _filter(explanation: Explanation, width: int) -> Iterator[Line]:
     details = _DETAILS if len(shown) == 1 else _DETAILS_OF_SEVERAL
     for funnel in shown:
         yield from _funnel(funnel, width, columns, details, several_claims=several_claims)
-    hidden = len(explanation.requests) - sum(map(len, shown))
+    for line in _idle_lines(idle, several_claims=several_claims):
+        yield from _wrapped(line, width, hang=2, tone=Tone.FAINT)
+    hidden = len(explanation.requests) - len(idle) - sum(map(len, shown))
     if hidden:
         enough = " with enough devices, each by itself" if len(shown) >= len(short) else ""
         yield from _wrapped(f"{plural(hidden, 'more request')}{enough} (-o json)", width, tone=Tone.FAINT)
+
+
+def _idle(requests: tuple[RequestFunnel, ...]) -> list[RequestFunnel]:
+    """Return the alternatives that select no device at all, where another alternative of their request does."""
+    selecting = {_whole(request) for request in requests if not _selects_nothing(request)}
+    return [request for request in requests if _selects_nothing(request) and _whole(request) in selecting]
+
+
+def _selects_nothing(request: RequestFunnel) -> bool:
+    last = request.steps[-1] if request.steps else None
+    return last is not None and last.step in {Step.CLASS, Step.SELECTOR} and last.best == 0
+
+
+def _whole(request: RequestFunnel) -> tuple[object, str]:
+    """Return the claim and the name of the request that an alternative belongs to."""
+    return request.claim, request.request.partition("/")[0]
+
+
+def _idle_lines(idle: list[RequestFunnel], *, several_claims: bool) -> Iterator[str]:
+    names: dict[tuple[object, str], list[str]] = {}
+    for request in idle:
+        names.setdefault(_whole(request), []).append(request.request.partition("/")[2])
+    for (claim, request_name), alternatives in names.items():
+        of = f" of {claim}" if several_claims else ""
+        one = len(alternatives) == 1
+        which = f"alternative{'' if one else 's'} {_listed(alternatives)}"
+        yield f"Request {request_name}{of}: {which} select{'s' if one else ''} no device"
 
 
 def _asked(explanation: Explanation) -> int:

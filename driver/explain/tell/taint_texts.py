@@ -60,6 +60,11 @@ def _taint(state: ClusterState, device: PooledDevice, taint: DeviceTaint) -> str
     if state.is_refused(device.id, taint):
         why = short(state.inventory_problem(device.id.pool), _LONGEST) or taint.value
         return f"are on node {device.id.pool}, whose plugin can prepare no claim: {why} (taint {set_by})"
+    if state.lacks_strategy(device.id, taint):
+        why = short(state.inventory_problem(device.id.pool), _LONGEST) or "its plugin has not said that it can"
+        return f"are on node {device.id.pool}, which cannot serve strategy {taint.value}: {why} (taint {set_by})"
+    if state.has_default_route(device.id, taint):
+        return f"are what the node's default route goes through, and are kept for the node (taint {set_by})"
     return f"have the taint {set_by}"
 
 

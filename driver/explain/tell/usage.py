@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -100,13 +100,19 @@ def mode_of(ledger: Ledger, device: PooledDevice) -> str:
     kind = attribute.string_value if attribute is not None else None
     used = ledger.consumed(device.id)
     if kind == "gpu":
-        core = device.device.capacity.get("core")
-        whole = ledger.is_whole(device.id) or (core is not None and used.get("core", 0) >= core.value.nano)
-        if whole and not ledger.is_whole(device.id):
-            memory = device.device.capacity.get("memory")
-            whole = memory is None or used.get("memory", 0) >= memory.value.nano
-        return "as a whole" if whole else _MODES["gpu"]
+        return "as a whole" if ledger.is_whole(device.id) or _has_all(used, device) else _MODES["gpu"]
     return _MODES.get(kind or "", f"as device {device.id.device}")
+
+
+def _has_all(used: Mapping[str, int], device: PooledDevice) -> bool:
+    """Whether so much is in use as a claim without amounts has: all memory, or all core where that is not known."""
+    capacity = device.device.capacity
+    name = "memory" if "memory" in capacity else "core"
+    if name not in capacity:
+        return False
+    policy = capacity[name].request_policy
+    most = policy.default if policy is not None and policy.default is not None else capacity[name].value
+    return used.get(name, 0) >= most.nano
 
 
 def counters_text(state: ClusterState, evaluation: NodeEvaluation, devices: Sequence[PooledDevice]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from driver.api.claim_reference import ClaimReference
 from driver.config import GpuSharing
 from driver.errors import InputError
-from driver.plan.isolation.gpu_shares import WHOLE_GPU
+from driver.plan.isolation.gpu_shares import WHOLE_GPU, shown_share
 from driver.plan.isolation.provider import GpuShare, IsolationHost, IsolationPlan
 
 __all__ = ["Exclusive"]
@@ -27,9 +27,9 @@ class Exclusive:
     ) -> IsolationPlan:
         """See :class:`~driver.plan.isolation.provider.IsolationProvider`."""
         if not share.whole:
+            amounts = shown_share(share.core, share.memory_bytes) if share.core or share.memory_bytes else "the GPU"
             raise InputError(
-                f"{subject}: strategy exclusive does not fit a share of {share.core} % of the GPU's core",
-                hint="leave out capacity.requests to get the whole GPU, or set sharing.strategy to timeSlicing, mps or "
-                "hamiCore",
+                f"{subject}: strategy exclusive does not fit a share of {amounts}",
+                hint="leave out sharing.strategy, or leave out capacity.requests to get the whole GPU",
             )
         return IsolationPlan(isolation=WHOLE_GPU, sharing=self.strategy)

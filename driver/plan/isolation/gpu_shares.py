@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from driver.api.quantity import Quantity
+from driver.config.gpu_classes import class_of_strategy
 from driver.errors import NodeError
+from driver.model.devices import DeviceType
 from driver.plan.isolation.provider import GpuShare, Isolation, IsolationHost
 
-__all__ = ["WHOLE_GPU", "gpu_uuid", "is_nvidia", "shown_share"]
+__all__ = ["NO_CORE", "OTHER_CLASS", "WHOLE_GPU", "gpu_uuid", "is_nvidia", "shown_share"]
 
 WHOLE_GPU: Final = Isolation(
     enforced=True,
@@ -17,6 +19,14 @@ WHOLE_GPU: Final = Isolation(
     message="the whole GPU is given to this claim: no other claim can have a share of it",
 )
 """The isolation of a whole GPU, whatever the strategy: the claim's own containers may share it, nobody else can."""
+
+NO_CORE: Final = "no core reserved: its core is not limited"
+"""What is said of a share that asked for no core, and that the policies give none."""
+
+OTHER_CLASS: Final = (
+    f"name a DeviceClass of another strategy, such as {class_of_strategy(DeviceType.GPU, 'timeSlicing')}"
+)
+"""What to do where a strategy cannot serve a share: the class chooses the strategy, and a share may name no other."""
 
 
 def is_nvidia(share: GpuShare) -> bool:
@@ -41,9 +51,14 @@ def gpu_uuid(share: GpuShare, host: IsolationHost, subject: str) -> str:
 
 
 def shown_share(core: int | None, memory_bytes: int | None) -> str:
-    """Return amounts of a GPU for a message, such as ``50 % of the core and 20Gi of memory``."""
+    """Return amounts of a GPU for a message, such as ``50 % of the core and 20Gi of memory``.
+
+    Args:
+        core: In percent; None and 0 for none.
+        memory_bytes: None for none.
+    """
     parts = (
-        f"{core} % of the core" if core is not None else "",
+        f"{core} % of the core" if core else "",
         f"{Quantity.of(memory_bytes, binary=True)} of memory" if memory_bytes is not None else "",
     )
     return " and ".join(part for part in parts if part) or "nothing"

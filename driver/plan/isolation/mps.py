@@ -19,13 +19,14 @@ from driver.config import GpuSharing, MpsSettings
 from driver.errors import InputError, NodeError
 from driver.plan.cdi import CdiMount
 from driver.plan.effects import RunMpsDaemon
-from driver.plan.isolation.gpu_shares import WHOLE_GPU, gpu_uuid, is_nvidia, shown_share
+from driver.plan.isolation.gpu_shares import NO_CORE, OTHER_CLASS, WHOLE_GPU, gpu_uuid, is_nvidia, shown_share
 from driver.plan.isolation.provider import GpuShare, Isolation, IsolationHost, IsolationPlan
 
 __all__ = ["Mps"]
 
 _CONTAINER_FOLDER: Final = "/run/rootport/mps"
 _MEBI: Final = 2**20
+_ALL_CORE: Final = 100
 _VOLTA: Final = (7, 0)
 # Writable, as in NVIDIA's own device plugin and DRA driver; the folder is root's.
 _OPTIONS: Final = ("rw", "nosuid", "nodev", "noexec", "bind")
@@ -78,21 +79,20 @@ def _refuse_unfit(share: GpuShare, host: IsolationHost, subject: str) -> None:
         # other claims.
         raise InputError(
             f"{subject}: strategy mps with several GPUs in one request, and a program can use MPS on one GPU only",
-            # HAMi-core is for shares alone: a whole GPU would never get it.
-            hint="request one GPU with mps in a claim, or set sharing.strategy to timeSlicing"
-            f"{'' if share.whole else ' or hamiCore'}",
+            hint="request one GPU with mps in a claim, or "
+            + ("set sharing.strategy to exclusive or timeSlicing" if share.whole else OTHER_CLASS),
         )
     if not share.whole and _before_volta(gpu.cuda_compute_capability):
         raise InputError(
             f"{subject}: MPS keeps no limits on GPUs before Volta, and this one's compute capability is "
             f"{gpu.cuda_compute_capability}",
-            hint="set sharing.strategy to timeSlicing or hamiCore, or request the whole GPU",
+            hint=f"{OTHER_CLASS}, or request the whole GPU",
         )
     if host.mps_control is None and not host.simulated:
         raise NodeError(
             f"{subject}: the node has no nvidia-cuda-mps-control, which strategy mps takes",
-            hint="install it with the node's NVIDIA driver (package nvidia-compute-utils), or set "
-            "sharing.strategy to timeSlicing",
+            hint="install it with the node's NVIDIA driver (package nvidia-compute-utils), or "
+            + ("set sharing.strategy to exclusive or timeSlicing" if share.whole else OTHER_CLASS),
         )
 
 
@@ -106,11 +106,11 @@ def _limits(share: GpuShare, settings: MpsSettings, subject: str) -> tuple[int |
 
     A whole GPU has the limits alone that its claim asks for, for its own containers.
     """
-    core, memory = (None, None) if share.whole else (share.core, share.memory_bytes)
+    core, memory = (None, None) if share.whole else (share.core or None, share.memory_bytes)
     asked_core, asked_memory = settings.active_thread_percentage, settings.pinned_device_memory_limit
     problems = []
     if asked_core is not None:
-        if asked_core > share.core:
+        if asked_core > (share.core or _ALL_CORE):
             problems.append(
                 f"sharing.mps.activeThreadPercentage {asked_core} is above the share's core of {share.core} %"
             )
@@ -133,6 +133,8 @@ def _isolation(share: GpuShare, core: int | None, memory: int | None, host: Isol
     limits = shown_share(core, memory) + (
         "" if memory is not None else "; memory is not limited: the GPU's is not known"
     )
+    if core is None:
+        limits += f"; {NO_CORE}"
     return Isolation(
         enforced=memory is not None,
         by="MPS",

@@ -6,17 +6,18 @@ done on the host (effects), and whether that really enforces the limits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from driver.api.claim_reference import ClaimReference
 from driver.config import GpuSharing
-from driver.model.devices import Gpu
+from driver.model.devices import DeviceName, Gpu
 from driver.plan.cdi import CdiMount
 from driver.plan.effects import Effect
 
 if TYPE_CHECKING:  # most plugins have read none, and need not load it
-    from driver.api.gpu_policies import GpuPolicies
+    from driver.api.gpu_policies import GpuPolicies, GpuPolicy
 
 __all__ = [
     "ClaimFile",
@@ -35,9 +36,9 @@ class GpuShare:
 
     Attributes:
         gpu: The GPU.
-        core: Percent of its core, 1 to 100.
+        core: Percent of its core that is reserved, 0 to 100; a share with none has no limit of it.
         memory_bytes: Bytes of its memory, whichever way they were asked for; None where the GPU's memory is not known.
-        whole: Whether the claim takes all of the core, so that nobody else can be given a share.
+        whole: Whether the claim takes all of the memory, so that nobody else can be given a share.
         ordinal: Which of the request's GPUs it is, from 0, in the order of PCI addresses: CUDA's own order within a
             container that has ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
     """
@@ -55,7 +56,8 @@ class HamiCoreLibrary:
 
     Attributes:
         host_path: The host's path of ``libvgpu.so``.
-        version: What the file is: the first 12 digits of its SHA-256, for the library has no version.
+        version: The version by which HAMi's installer names the file, such as ``v2.9.0``; else ``sha256:`` and the
+            first 12 digits of that digest, for the library itself has no version.
     """
 
     host_path: str
@@ -70,10 +72,12 @@ class IsolationHost:
         driver_version: NVIDIA's kernel driver, such as ``580.159.03``.
         nvidia_smi: The host's path of ``nvidia-smi``.
         mps_control: The host's path of ``nvidia-cuda-mps-control``.
-        hami_core: HAMi-core's library.
+        hami_core: HAMi-core's library, which was seen to load.
+        hami_core_problem: Why there is none that works; empty where there is one, or nobody looked.
         runtime_root: The host's folder for what lives until the next boot, such as MPS pipes: ``/run/rootport``.
         files_root: The host's folder below which :class:`ClaimFile` are written.
         policies: The administrator's rules for GPUs; None where there are none.
+        in_use: Of GPUs of which somebody has a share, the sharing (:attr:`driver.plan.uses.GpuUse.sharing`).
         simulated: Whether nothing is known of the host and everything is assumed to be there, for ``rootport
             simulate``.
     """
@@ -82,10 +86,18 @@ class IsolationHost:
     nvidia_smi: str | None = None
     mps_control: str | None = None
     hami_core: HamiCoreLibrary | None = None
+    hami_core_problem: str = ""
     runtime_root: str = "/run/rootport"
     files_root: str = "/var/lib/kubelet/plugins/rootport.dev/device-metadata"
     policies: GpuPolicies | None = None
+    in_use: Mapping[DeviceName, str] = field(default_factory=dict)
     simulated: bool = False
+
+    def policy_of(self, gpu: Gpu | None, node: str) -> GpuPolicy | None:
+        """Return the administrator's rules for a GPU of a node; None where there are none, and for no GPU."""
+        if gpu is None or self.policies is None:
+            return None
+        return self.policies.of(model=gpu.model, node=node, address=gpu.address)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

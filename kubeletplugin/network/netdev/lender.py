@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
@@ -39,6 +39,7 @@ class InterfaceLender:
         host_netns: The network namespace in which the interfaces are at home.
         links: Reads and changes the kernel's interfaces.
         patience_s: How long the kernel is given to bring back what was in a namespace that has ended.
+        lends_default_route: As for :class:`~kubeletplugin.network.netdev.lending.Lending`.
     """
 
     def __init__(
@@ -49,11 +50,12 @@ class InterfaceLender:
         host_netns: Path = HOST_NETNS,
         links: Links,
         patience_s: float = 4.0,
+        lends_default_route: Callable[[str], bool] = lambda _function: False,
     ) -> None:
         self._host_netns = host_netns
         self._host_root = roots.host
         self._records = Records(state_dir)
-        self._lending = Lending(roots.hardware, links, self._records)
+        self._lending = Lending(roots.hardware, links, self._records, lends_default_route=lends_default_route)
         self._returning = Returning(roots, links, self._records, patience_s=patience_s)
         self._lock = FileLock(state_dir / "lender.lock", holder=f"process {os.getpid()}")
 

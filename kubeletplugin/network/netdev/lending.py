@@ -7,6 +7,7 @@ interface that changes its namespace and takes its addresses away.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -30,12 +31,22 @@ class Lending:
         hardware: Holds ``sys``.
         links: The programs.
         records: Where it is written down.
+        lends_default_route: Returns whether a function of a NIC, by its name in the pool, may be lent although the
+            node's default route goes through its interface; asked only then.
     """
 
-    def __init__(self, hardware: HostRoot, links: Links, records: Records) -> None:
+    def __init__(
+        self,
+        hardware: HostRoot,
+        links: Links,
+        records: Records,
+        *,
+        lends_default_route: Callable[[str], bool] = lambda _function: False,
+    ) -> None:
         self._hardware = hardware
         self._links = links
         self._records = records
+        self._lends_default_route = lends_default_route
 
     def on_host(self, record: Record, host: Netns) -> Link:
         """Return the interface, which is on the host and may be lent.
@@ -58,7 +69,10 @@ class Lending:
             raise NodeError(f"{doing}: {above.name} stands on its interface {link.name}", hint=hint)
         if link.name in self._links.default_route_interfaces(host, doing=doing):
             reason = f"{doing}: the node's default route goes through its interface {link.name}"
-            raise NodeError(reason, hint="moving it would cut the node off; keep the device out of that class")
+            if not self._lends_default_route(record.effect.function):
+                hint = "moving it would cut the node off; an administrator who wants that says defaultRoute: allow "
+                raise NodeError(reason, hint=f"{hint}in the DevicePolicies")
+            _LOG.warning("%s, and the DevicePolicies allow to move it", reason)
         return link
 
     def lend(self, record: Record, host: Netns, pod: Netns) -> Record:

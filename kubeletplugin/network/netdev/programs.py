@@ -19,7 +19,7 @@ from typing import Final
 
 from driver.adapters.host import HostRoot
 from driver.errors import NodeError
-from kubeletplugin.effects.child_processes import bounded_output, ended, output_bytes
+from kubeletplugin.child_processes import bounded_output, ended, output_bytes
 
 __all__ = ["Netns", "ProgramFailedError", "netns_if_there", "opened_netns", "run_program"]
 

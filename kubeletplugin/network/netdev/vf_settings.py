@@ -26,6 +26,7 @@ from driver.api.strict import read, write
 from driver.bounded_json import parse_json
 from driver.errors import NodeError
 from driver.plan.effects import ConfigureVf, VfSettings
+from kubeletplugin.effects.effector import NotLimited
 from kubeletplugin.network.netdev.interfaces import sysfs_names
 from kubeletplugin.network.netdev.lender import HOST_NETNS
 from kubeletplugin.network.netdev.link_facts import VfFacts
@@ -39,7 +40,8 @@ __all__ = ["VfConfigurer"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LIMIT: Final = 64 * 1024
-_VERSION: Final = 1
+_VERSION: Final = 2
+"""Version 1 knew no limits that a driver may refuse; else they are the same."""
 _FUNCTION: Final = re.compile(r"[0-9a-z][0-9a-z-]{0,62}")
 _GUID: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){7}")
 
@@ -56,7 +58,7 @@ class _Former:
         node_guid: As it was: a claim sets both GUIDs to one value.
     """
 
-    version: Literal[1] = 1
+    version: Literal[1, 2] = 2
     effect: ConfigureVf
     settings: VfSettings
     vlan_protocol: str | None
@@ -80,11 +82,14 @@ class VfConfigurer:
         self._links = links
         self._lock = FileLock(state_dir / "vfs.lock", holder=f"process {os.getpid()}")
 
-    def do(self, effect: ConfigureVf) -> None:
+    def do(self, effect: ConfigureVf) -> NotLimited | None:
         """Set what the claim asks for; what is so already stays untouched.
 
+        Returns:
+            Why the VF is not limited to its bandwidth, where the driver cannot do that; else None.
+
         Raises:
-            NodeError: The driver refuses a value, or the VF is gone.
+            NodeError: The driver refuses one of the settings, or the VF is gone.
         """
         doing = _label(effect)
         guid = effect.settings.guid
@@ -92,6 +97,8 @@ class VfConfigurer:
             raise NodeError(f"{doing}: {guid!r} is no GUID", hint="write it as 00:11:22:33:44:55:66:77")
         with self._lock.held(), opened_netns(self._host_netns, doing=doing) as host:
             found = self._find(effect, host)
+            if found is None and effect.settings == VfSettings():
+                return NotLimited(reason=f"no interface of the NIC {effect.pf_address} has its VF {effect.index}")
             if found is None:
                 reason = f"{doing}: no interface of the PF {effect.pf_address} has a VF {effect.index}"
                 raise NodeError(reason, hint="see ip link on the node; the PF's driver must be bound")
@@ -105,6 +112,16 @@ class VfConfigurer:
                 self._write(_before(effect, vf))
             for words in _changes(effect.settings, vf):
                 self._links.set_vf(host, pf, effect.index, words, doing=doing)
+            if effect.rate_limit is None:
+                return None
+            # Not every driver has rates, which shows only when one is set; what the scheduler promised holds without.
+            try:
+                for words in _changes(VfSettings(max_tx_rate=effect.rate_limit), vf):
+                    self._links.set_vf(host, pf, effect.index, words, doing=doing)
+            except NodeError as error:
+                _LOG.warning("%s: not limited to %d Mb/s: %s", doing, effect.rate_limit, error.message)
+                return NotLimited(reason=error.message)
+            return None
 
     def undo(self, effect: ConfigureVf) -> None:
         """Set what was before; a VF that is gone has no settings.
@@ -191,7 +208,7 @@ def _before(effect: ConfigureVf, vf: VfFacts) -> _Former:
     """Return what is to be restored: the present values of what the claim sets."""
     asked, tag = effect.settings, vf.tag
     tags = asked.vlan is not None or asked.vlan_qos is not None
-    rates = asked.min_tx_rate is not None or asked.max_tx_rate is not None
+    rates = any(rate is not None for rate in (asked.min_tx_rate, asked.max_tx_rate, effect.rate_limit))
     return _Former(
         effect=effect,
         settings=VfSettings(

@@ -25,6 +25,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
+AMOUNTS = pytest.mark.since_kubernetes(36, "the API server drops a claim's amounts (DRAConsumableCapacity is off)")
 
 _API = "rootport.dev/v1alpha1"
 _CONFIG = "spec.devices.config[0].opaque.parameters"
@@ -57,6 +58,7 @@ def device_class(name: str, parameters: dict[str, Any], driver: str = "rootport.
     }
 
 
+@AMOUNTS
 def test_a_claim_with_three_mistakes_is_refused_with_three_paths(cluster: Cluster, start: Start) -> None:
     start()
     said = cluster.until_made(wrong_claim(), 'The ResourceClaim "wrong" is invalid')
@@ -64,6 +66,7 @@ def test_a_claim_with_three_mistakes_is_refused_with_three_paths(cluster: Cluste
         assert f"* {path}" in said
 
 
+@AMOUNTS
 def test_the_refusal_is_one_message_for_programs(cluster: Cluster, start: Start) -> None:
     start()
     cluster.until_made(wrong_claim(), "is invalid")
@@ -76,6 +79,7 @@ def test_the_refusal_is_one_message_for_programs(cluster: Cluster, start: Start)
     assert len(refused.value.causes) == len(_THREE)
 
 
+@AMOUNTS
 def test_a_template_is_checked_like_its_claims(cluster: Cluster, start: Start) -> None:
     start()
     said = cluster.until_made(wrong_claim(kind="ResourceClaimTemplate"), "is invalid")
@@ -164,6 +168,7 @@ def test_applying_the_manifests_again_keeps_what_the_controller_added(
     eventually("the failure policy", lambda: [hook["failurePolicy"] for hook in cluster.hooks()] == ["Fail", "Fail"])
 
 
+@AMOUNTS
 def test_a_certificate_is_renewed_without_a_failed_review(cluster: Cluster, start: Start, quick: Lifetimes) -> None:
     other = start(lifetimes=quick, failure_policy="Fail")  # makes and shows certificates as well
     asked = start(lifetimes=quick, failure_policy="Fail")

@@ -59,8 +59,9 @@ class OddOverview:
         state: ReadyState,
         reason: str,
         cannot_prepare: bool,
+        managed: bool,
     ) -> None:
-        del devices, statuses, state, reason, cannot_prepare
+        del devices, statuses, state, reason, cannot_prepare, managed
         if node == "odd":
             raise OddError
 

@@ -9,7 +9,8 @@ import pytest
 
 from controller.slices.features import SliceFeatures
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.resources import NODE_INVENTORIES, RESOURCE_SLICES
+from driver.adapters.kubernetes.resources import NODE_INVENTORIES, NODES, RESOURCE_SLICES
+from driver.model.managed_nodes import LABEL, MANAGED
 from tests.support.cluster.binaries import Binaries
 from tests.support.cluster.control_plane import ControlPlane, gates_off
 from tests.support.machines import nic, node
@@ -37,6 +38,7 @@ def without_gates(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathF
         yield plane
 
 
+@pytest.mark.since_kubernetes(36, "the gates are off by default")
 def test_an_api_server_with_the_gates_keeps_all_and_nothing_is_stored(control_plane: ControlPlane) -> None:
     api = KubernetesApi.connect(kubeconfig=control_plane.kubeconfig)
     features = SliceFeatures(api)
@@ -46,23 +48,29 @@ def test_an_api_server_with_the_gates_keeps_all_and_nothing_is_stored(control_pl
     assert not list(api.list(RESOURCE_SLICES).items)
 
 
+@pytest.mark.since_kubernetes(35, "there counters are refused, not dropped: tests/matrix has the message")
 def test_without_counters_a_gpu_is_offered_in_one_way_and_the_condition_has_the_reason(
     without_gates: ControlPlane, tmp_path: Path
 ) -> None:
     nodes = Nodes(without_gates.kubeconfig)
     nodes.add(node(mig_gpu("10"), nic("20", vfs=2), name="node-a"))
-    controller = Controller(without_gates.kubeconfig, tmp_path / "log", "--resync=1")
+    gates = "--feature-gates=DRAListTypeAttributes=true,DRANodeAllocatableResources=true"
+    controller = Controller(without_gates.kubeconfig, tmp_path / "log", "--resync=1", gates)
     try:
         eventually("the condition", lambda: nodes.published("node-a").get("status") == "True")
         vfs = ["rdma-vf-0000-20-01-0", "rdma-vf-0000-20-01-1"]  # a pool would give one
         assert nodes.visible("node-a") == ["gpu-0000-10-00-0", *vfs]
         message = nodes.published("node-a")["message"]
         assert "GPUs and RDMA NICs are given whole only" in message
+        # What the administrator turns on in the controller alone.
+        assert "several NUMA nodes, are published in the first alone: the API server drops what says it" in message
+        assert "its feature gate DRAListTypeAttributes is off" in message
+        assert "GPUs bring no CPU and no memory of the node: the API server drops what says it" in message
         layout = nodes.published("node-a", "AllModesPublished")
         assert (layout["status"], layout["reason"]) == ("False", "CountersDropped")
         assert "DRAPartitionableDevices is off" in layout["message"]
         assert "its feature gate DRADeviceTaints is off" in message
-        assert controller.logged("turn on its feature gates DRAConsumableCapacity and DRADeviceTaints and DRAPart")
+        assert controller.logged("turn on its feature gates DRAConsumableCapacity and DRADeviceTaints and DRAList")
         # A taint that is dropped is written once, and not again and again.
         fault = {
             "device": "gpu-0000-10-00-0",
@@ -76,5 +84,21 @@ def test_without_counters_a_gpu_is_offered_in_one_way_and_the_condition_has_the_
         passes = controller.log.read_text().count("looking at everything")
         eventually("two resyncs", lambda: controller.log.read_text().count("looking at everything") >= passes + 2)
         assert controller.log.read_text().count("slices written") == 2
+    finally:
+        controller.stop()
+
+
+def test_without_taints_kube_scheduler_keeps_a_managed_node_and_the_condition_says_so(
+    without_gates: ControlPlane, tmp_path: Path
+) -> None:
+    nodes = Nodes(without_gates.kubeconfig)
+    nodes.add(node(mig_gpu("10"), name="node-b"))
+    nodes.api.merge_patch(NODES, "node-b", {"metadata": {"labels": {LABEL: MANAGED}}})
+    controller = Controller(without_gates.kubeconfig, tmp_path / "log", "--resync=1", "--placement=pack")
+    try:
+        eventually(
+            "the condition",
+            lambda: "placed by kube-scheduler although" in nodes.published("node-b").get("message", ""),
+        )
     finally:
         controller.stop()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from controller.admission.webhook import Webhook, WebhookOptions
 from controller.conversion.counts import ConversionCounter
-from controller.conversion.webhook import REQUEST_S, ConversionOptions, conversion_webhook
+from controller.conversion.webhook import REQUEST_S, ConversionOptions, claim_webhook, conversion_webhook
 from driver.adapters.kubernetes.api import KubernetesApi
+from driver.ratios import SizeCounter
 from tests.cluster.conversion.converting_cluster import ConvertingCluster
 from tests.support.cluster.binaries import Binaries
 from tests.support.cluster.control_plane import ControlPlane
@@ -20,6 +21,17 @@ from tests.support.cluster.driver import NAMESPACE, install
 from tests.support.waiting import eventually
 
 _NUMBERS = itertools.count()
+_POLICY: Final = {"validRange": {"min": "1Mi", "step": "1Mi", "max": "80Gi"}}
+_COUNTED: Final = SizeCounter()
+_COUNTED.add(
+    {
+        "attributes": {"type": {"string": "gpu"}},
+        "capacity": {"memory": {"value": "80Gi", "requestPolicy": _POLICY}},
+        "allowMultipleAllocations": True,
+    }
+)
+SIZES: Final = _COUNTED.sizes()
+"""A cluster with GPUs of 80 GiB alone."""
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +40,7 @@ def plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
     plane = ControlPlane(tmp_path_factory.mktemp("conversion"), cluster_binaries)
     try:
         plane.start()
-        plane.start_controller_manager("--secure-port=0")  # another cluster of this machine may have its port
+        plane.start_controller_manager()
         install(plane, "webhook", "convert-webhook")
         yield plane
     finally:
@@ -68,7 +80,10 @@ def start(cluster: ConvertingCluster, kubeconfig: Path, counts: ConversionCounte
         webhook = Webhook(
             KubernetesApi.connect(kubeconfig=kubeconfig),
             WebhookOptions(port=0, namespace=NAMESPACE, hosts=("127.0.0.1",), period_s=0.2),
-            further=conversion_webhook(api, ConversionOptions(**options), counts),
+            further=[
+                conversion_webhook(api, ConversionOptions(**options), counts),
+                claim_webhook(lambda: SIZES, counts),
+            ],
         )
         started.append(webhook)
         webhook.start()

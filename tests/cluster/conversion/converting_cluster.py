@@ -11,8 +11,10 @@ from tests.support.waiting import eventually
 
 __all__ = ["ConvertingCluster", "deployment", "pod"]
 
-_NAME: Final = ("mutatingwebhookconfiguration", "rootport-convert")
-_HOOK: Final = "pods.convert.rootport.dev"
+_KIND: Final = "mutatingwebhookconfiguration"
+_PODS: Final = "pods.convert.rootport.dev"
+_CLAIMS: Final = "claims.convert.rootport.dev"
+_CONFIGURATIONS: Final = {_PODS: "rootport-convert", _CLAIMS: "rootport-convert-claims"}
 
 
 def pod(name: str, limits: dict[str, str] | None = None, **metadata: Any) -> dict[str, Any]:
@@ -55,7 +57,11 @@ class ConvertingCluster:
     def send_to(self, port: int) -> None:
         """There is no network for Services here: the API server is given the address instead."""
         self._send({"service": None, "url": f"https://127.0.0.1:{port}/"})
-        eventually("the path", lambda: "/convert/" in self.hook()["clientConfig"]["url"])
+        # A controller looks at its configurations every 30 seconds.
+        for name, path in ((_PODS, "/convert/"), (_CLAIMS, "/convert-claims/")):
+            eventually(
+                "the path", lambda name=name, path=path: path in self.hook(name)["clientConfig"]["url"], timeout_s=45
+            )
         # The API server takes a changed configuration up by a watch.
         eventually("the webhook", lambda: "resourceClaims" in self.said(pod("probe"), "--dry-run=server"))
 
@@ -63,9 +69,9 @@ class ConvertingCluster:
         """As the manifests have it: here nobody answers."""
         self._send({"service": {"namespace": NAMESPACE, "name": "rootport-webhook", "port": 443}, "url": None})
 
-    def hook(self) -> dict[str, Any]:
-        """The webhook as the API server has it."""
-        (hook,) = json.loads(self.plane.kubectl("get", *_NAME, "--output=json"))["webhooks"]
+    def hook(self, name: str = _PODS) -> dict[str, Any]:
+        """A webhook as the API server has it."""
+        (hook,) = json.loads(self.plane.kubectl("get", _KIND, _CONFIGURATIONS[name], "--output=json"))["webhooks"]
         found: dict[str, Any] = hook
         return found
 
@@ -88,5 +94,6 @@ class ConvertingCluster:
         return found
 
     def _send(self, client: dict[str, Any]) -> None:
-        patch = {"webhooks": [{"name": _HOOK, "clientConfig": client}]}
-        self.plane.kubectl("patch", *_NAME, "--patch", json.dumps(patch))
+        for name, configuration in _CONFIGURATIONS.items():
+            patch = {"webhooks": [{"name": name, "clientConfig": client}]}
+            self.plane.kubectl("patch", _KIND, configuration, "--patch", json.dumps(patch))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -83,7 +84,7 @@ def test_path_and_failure_policy_are_kept_and_a_new_path_comes_with_an_emptied_s
         return str(cluster.hook()["clientConfig"].get("url", "")).rpartition("/convert/")[2]
 
     first = path()
-    assert len(first) == 32
+    assert len(first) == 48
     name = ("mutatingwebhookconfiguration", CONFIGURATION)
     port = cluster.hook()["clientConfig"]["url"].split("/")[2]
     changes: list[dict[str, Any]] = [
@@ -94,4 +95,22 @@ def test_path_and_failure_policy_are_kept_and_a_new_path_comes_with_an_emptied_s
     eventually("the same path", lambda: path() == first and cluster.hook()["failurePolicy"] == "Fail")
     secret = ("secret", "rootport-webhook", f"--namespace={NAMESPACE}")
     cluster.plane.kubectl("patch", *secret, "--type=json", '--patch=[{"op": "replace", "path": "/data", "value": {}}]')
-    eventually("another path", lambda: len(path()) == 32 and path() != first)
+    eventually("another path", lambda: len(path()) == 48 and path() != first)
+
+
+def test_the_path_is_one_that_an_api_server_takes_for_a_service(
+    cluster: ConvertingCluster, start: Callable[..., Webhook]
+) -> None:
+    """As installed, the configuration names a Service, of whose path each part has to be a DNS subdomain."""
+    # What a controller before 0.1.0 kept.
+    old = base64.b64encode(b"ZqOv2eTRzRkC0mySCHN_MV60tEnRJv5b").decode()
+    secret = ("secret", "rootport-webhook", f"--namespace={NAMESPACE}")
+    cluster.plane.kubectl("patch", *secret, "--patch", json.dumps({"data": {"path": old}}))
+    start()
+    cluster.send_to_the_service()
+
+    def configured() -> bool:
+        client = cluster.hook()["clientConfig"]
+        return bool(client.get("caBundle")) and client["service"].get("path", "").startswith("/convert/")
+
+    eventually("a path of the Service", configured)

@@ -105,7 +105,8 @@ def _vfs(name: str, count: int) -> JsonObject:
     }
 
 
-_BOTH_ON_N2: Final = slice_of("n2", device("gpu-0", type="gpu"), device("fpga-0", type="fpga"))
+_GPU: Final = device("gpu-0", type="gpu", sharingStrategy="timeSlicing")
+_BOTH_ON_N2: Final = slice_of("n2", _GPU, device("fpga-0", type="fpga"))
 
 
 def _wants(*requests: JsonObject, **devices: Any) -> tuple[JsonObject, ...]:
@@ -611,6 +612,6 @@ CASES: Final = (
             claim("gpu", request("gpu")),
             pod(POD, POD, "gpu"),
         ),
-        fix=_creates(node("n3"), slice_of("n3", device("gpu-0", type="gpu"), device("fpga-0", type="fpga"))),
+        fix=_creates(node("n3"), slice_of("n3", _GPU, device("fpga-0", type="fpga"))),
     ),
 )

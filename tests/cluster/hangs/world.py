@@ -180,8 +180,8 @@ def start_schedulers(plane: ControlPlane, *, feature_gates: str) -> None:
     """What places pods and makes their claims, and the namespace for both; nobody else makes its service account."""
     plane.kubectl("create", "namespace", NAMESPACE)
     plane.kubectl("create", "serviceaccount", "default", f"--namespace={NAMESPACE}")
-    plane.start_scheduler("--secure-port=0", f"--feature-gates={feature_gates}")
-    plane.start_controller_manager("--secure-port=0", "--controllers=resourceclaim-controller")
+    plane.start_scheduler(f"--feature-gates={feature_gates}")
+    plane.start_controller_manager("--controllers=resourceclaim-controller")
 
 
 def _change_claim(world: World, proposal: Proposal, pod: str) -> None:

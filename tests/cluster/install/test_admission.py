@@ -143,6 +143,7 @@ def test_a_plugins_object_cannot_hold_up_the_deletion_of_anything(
 
 
 @pytest.mark.parametrize("kind", ["nodeinventory", "lease"])
+@pytest.mark.since_kubernetes(35, "kubectl has --as-user-extra")
 def test_deletion_is_guarded_should_somebody_ever_give_the_plugin_the_right(installed: ControlPlane, kind: str) -> None:
     user = (
         f"--as=system:serviceaccount:rootport-system:{_PLUGIN}",
@@ -154,6 +155,7 @@ def test_deletion_is_guarded_should_somebody_ever_give_the_plugin_the_right(inst
     assert "deleted" in installed.kubectl("delete", kind, _MINE, *_place(kind), *user)
 
 
+@pytest.mark.since_kubernetes(35, "kubectl has --as-user-extra")
 def test_a_node_with_the_name_of_the_leaders_lease_cannot_take_the_lead(installed: ControlPlane) -> None:
     user = (
         f"--as=system:serviceaccount:rootport-system:{_PLUGIN}",

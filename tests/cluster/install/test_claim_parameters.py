@@ -12,8 +12,10 @@ import yaml
 from driver.config import parse_config
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.installation import FOLDER, claim
+from tests.support.needed_tools import require_kubernetes
 
 pytestmark = pytest.mark.needs_go
+AMOUNTS = pytest.mark.since_kubernetes(36, "the API server drops a claim's amounts (DRAConsumableCapacity is off)")
 
 _API = "rootport.dev/v1alpha1"
 _SHARE = "spec.devices.requests[0].exactly.capacity.requests"
@@ -56,6 +58,7 @@ def test_a_share_that_can_be_is_taken(installed: ControlPlane, amounts: dict[str
 
 @pytest.mark.parametrize("amount", ["0", "101", "33.3", "-1", "500m", "1e30", 0])
 @pytest.mark.parametrize("key", ["core", "memoryRatio", "rootport.dev/core", "rootport.dev/memoryRatio"])
+@AMOUNTS
 def test_a_percentage_is_whole_and_from_1_to_100(installed: ControlPlane, key: str, amount: object) -> None:
     said = made(installed, claim("install-share", share(**{key: amount})))
     assert f"{_SHARE}[{key}] must be a whole number from 1 to 100 (percent), not " in said
@@ -64,35 +67,99 @@ def test_a_percentage_is_whole_and_from_1_to_100(installed: ControlPlane, key: s
 
 @pytest.mark.parametrize("amount", ["0", "-1Gi", "0.5", "1500m"])
 @pytest.mark.parametrize("key", ["memory", "rootport.dev/memory"])
+@AMOUNTS
 def test_memory_is_in_whole_bytes_above_0(installed: ControlPlane, key: str, amount: str) -> None:
     said = made(installed, claim("install-share", share(core=10, **{key: amount})))
     assert f"{_SHARE}[{key}] must be a whole number of bytes above 0, such as 40Gi, not " in said
 
 
+@pytest.mark.parametrize("amount", ["0", "101", "0.5"])
+@pytest.mark.parametrize("key", ["bandwidthRatio", "rootport.dev/bandwidthRatio"])
+@AMOUNTS
+def test_a_percentage_of_bandwidth_is_from_1_to_100(installed: ControlPlane, key: str, amount: str) -> None:
+    said = made(installed, claim("install-nic-percent", share("rdma.rootport.dev", **{key: amount})))
+    assert f"{_SHARE}[{key}]" in said
+    assert "from 1 to 100" in said
+
+
+@AMOUNTS
+def test_bandwidth_is_asked_for_in_one_unit(installed: ControlPlane) -> None:
+    said = made(installed, claim("install-nic-both", share("rdma.rootport.dev", bandwidth="1G", bandwidthRatio="5")))
+    assert "bandwidth or bandwidthRatio, not both" in said
+
+
 @pytest.mark.parametrize("amount", ["0", "-1G", "0.5"])
 @pytest.mark.parametrize("key", ["bandwidth", "rootport.dev/bandwidth"])
+@AMOUNTS
 def test_bandwidth_is_in_whole_bits_per_second_above_0(installed: ControlPlane, key: str, amount: str) -> None:
     said = made(installed, claim("install-nic", share("rdma.rootport.dev", **{key: amount})))
     assert f"{_SHARE}[{key}] must be a whole number of bits per second above 0, such as 100G, not " in said
     assert "created" in made(installed, claim("install-nic", share("rdma.rootport.dev", **{key: "100G"})))
 
 
+_LEADS: list[tuple[str, dict[str, object], str, dict[str, object], int | None]] = [
+    # The class, what is asked, what is said, and the amounts and the count that it leads to.
+    ("gpu", {"core": "200"}, 'ask for count: 2 with core: "100"', {"core": "100"}, 2),
+    ("gpu", {"core": "150"}, 'ask for count: 2 with core: "75", or ask for core: "100"', {"core": "75"}, 2),
+    ("gpu", {"core": "150"}, 'ask for count: 2 with core: "75", or ask for core: "100"', {"core": "100"}, None),
+    ("gpu", {"core": "101"}, 'ask for count: 2 with core: "51"', {"core": "51"}, 2),
+    ("gpu", {"core": "3200"}, 'ask for count: 32 with core: "100"', {"core": "100"}, 32),
+    ("gpu", {"core": "1e30"}, 'ask for core: "100"', {"core": "100"}, None),
+    ("gpu", {"core": "33.3"}, 'ask for core: "34"', {"core": "34"}, None),
+    ("gpu", {"core": "0.5"}, 'ask for core: "50"', {"core": "50"}, None),
+    ("gpu", {"core": "1n"}, 'ask for core: "1"', {"core": "1"}, None),
+    ("gpu", {"core": "0", "memory": "8Gi"}, 'leave out core, or ask for core: "1"', {"memory": "8Gi"}, None),
+    ("gpu-ratio", {"memoryRatio": "0"}, 'or ask for memoryRatio: "1"', {"memoryRatio": "1"}, None),
+    ("gpu", {"core": "10", "memory": "0"}, "leave out memory: then it is all of the GPU's", {"core": "10"}, None),
+    ("gpu", {"memory": "1.5"}, "ask for memory: 1536Mi", {"memory": "1536Mi"}, None),
+    ("gpu", {"memory": "5000.5"}, 'ask for memory: "5001"', {"memory": "5001"}, None),
+    ("gpu", {"memory": "1Gi", "memoryRatio": "9"}, "leave out memoryRatio, which devices", {"memory": "1Gi"}, None),
+    ("gpu-ratio", {"memory": "1Gi", "memoryRatio": "9"}, "leave out memory, which", {"memoryRatio": "9"}, None),
+    ("rdma", {"bandwidth": "0"}, "leave out bandwidth: then it is all of the NIC's", {}, None),
+    ("rdma", {"bandwidth": "0.5"}, "ask for bandwidth: 500M", {"bandwidth": "500M"}, None),
+    ("rdma", {"bandwidth": "5000.5"}, 'ask for bandwidth: "5001"', {"bandwidth": "5001"}, None),
+    ("rdma-vf", {"vfs": "3"}, 'ask for count: 3 with vfs: "1"', {"vfs": "1"}, 3),
+    ("rdma-vf", {"vfs": "0"}, 'ask for vfs: "1"', {"vfs": "1"}, None),
+]
+
+
+@pytest.mark.parametrize(("name", "asked", "lead", "instead", "count"), _LEADS)
+@AMOUNTS
+def test_a_mistake_leads_to_a_request_that_is_taken(
+    installed: ControlPlane,
+    name: str,
+    asked: dict[str, object],
+    lead: str,
+    instead: dict[str, object],
+    count: int | None,
+) -> None:
+    said = made(installed, claim("install-lead", share(f"{name}.rootport.dev", **asked)))
+    assert lead in said
+    nearest = share(f"{name}.rootport.dev", **instead)
+    if count is not None:
+        nearest["exactly"]["count"] = count
+    assert "created" in made(installed, claim("install-lead", nearest))
+
+
+@AMOUNTS
 def test_virtual_functions_are_asked_for_by_count(installed: ControlPlane) -> None:
     said = made(installed, claim("install-nic", share("rdma-vf.rootport.dev", vfs=2)))
     assert f"{_SHARE}[vfs] must be 1: ask for more virtual functions by count" in said
     assert "created" in made(installed, claim("install-nic", share("rdma-vf.rootport.dev", vfs=1)))
 
 
+@AMOUNTS
 def test_memory_is_asked_for_in_one_way(installed: ControlPlane) -> None:
     both = {"memory": "1Gi", "rootport_dev__memoryRatio": 50}
     said = made(installed, claim("install-share", share(core=10, **both)))
     assert f"{_SHARE} must have memory or memoryRatio, not both" in said
 
 
+@AMOUNTS
 def test_all_mistakes_are_told_at_once_with_their_places(installed: ControlPlane) -> None:
     alternatives = {
         "name": "either",
-        "firstAvailable": [{"name": "a"} | part(core=50), {"name": "b"} | part(core=0, memory="0")],
+        "firstAvailable": [{"name": "a"} | part(core=50, memory="1Gi"), {"name": "b"} | part(core=0, memory="0")],
     }
     wrong = {"apiVersion": "v1", "kind": "Gpu"}
     said = made(installed, claim("install-all", share(memoryRatio=101), alternatives, config=(wrong,)))
@@ -104,6 +171,7 @@ def test_all_mistakes_are_told_at_once_with_their_places(installed: ControlPlane
     assert f"{_CONFIG}.apiVersion must be {_API}; {_CONFIG}.kind must be one of {', '.join(_KINDS)}" in said
 
 
+@AMOUNTS
 def test_a_template_is_checked_like_its_claims(installed: ControlPlane) -> None:
     body = claim("install-template", share(core=0), config=({"kind": "X"},), kind="ResourceClaimTemplate")
     said = made(installed, body)
@@ -116,6 +184,7 @@ def test_a_template_is_checked_like_its_claims(installed: ControlPlane) -> None:
     [
         pytest.param({"kind": "GpuConfig"}, f"{_CONFIG}.apiVersion must be {_API}", id="no-version"),
         pytest.param({"apiVersion": _API}, f"{_CONFIG}.kind must be one of", id="no-kind"),
+        pytest.param({"apiVersion": _API, "kind": "gpuconfig"}, "; did you mean GpuConfig?", id="kind-in-lower-case"),
         pytest.param({"apiVersion": _API, "kind": 7}, f"{_CONFIG}.kind must be one of", id="kind-is-a-number"),
         pytest.param({"apiVersion": _API, "kind": ["x"]}, f"{_CONFIG}.kind must be one of", id="kind-is-a-list"),
         pytest.param({"apiVersion": 1, "kind": "GpuConfig"}, f"{_CONFIG}.apiVersion", id="version-is-a-number"),
@@ -140,7 +209,7 @@ def test_a_template_is_checked_like_its_claims(installed: ControlPlane) -> None:
         ),
         pytest.param(
             {"apiVersion": _API, "kind": "GpuConfig", "sharing": {"strategy": "MPS"}},
-            f"{_CONFIG}.sharing.strategy must be one of {', '.join(_STRATEGIES)}",
+            f"{_CONFIG}.sharing.strategy must be one of {', '.join(_STRATEGIES)}; did you mean mps?",
             id="unknown-strategy",
         ),
         pytest.param(
@@ -155,11 +224,11 @@ def test_a_template_is_checked_like_its_claims(installed: ControlPlane) -> None:
         ),
         pytest.param(
             {"apiVersion": _API, "kind": "GpuConfig", "sharing": {"strategy": "timeSlicing", "mps": {}}},
-            f"{_CONFIG}.sharing.mps is only for strategy mps",
+            f"{_CONFIG}.sharing.mps is only for strategy mps: set strategy: mps, or leave out mps",
             id="settings-of-another-strategy",
         ),
         pytest.param(
-            {"apiVersion": _API, "kind": "GpuConfig", "sharing": {"hamiCore": {}}},
+            {"apiVersion": _API, "kind": "GpuConfig", "sharing": {"hamiCore": {}, "mps": {}}},
             f"{_CONFIG}.sharing.hamiCore is only for strategy hamiCore",
             id="settings-without-a-strategy",
         ),
@@ -181,6 +250,7 @@ def test_parameters_that_no_version_knows_are_refused(
         {"apiVersion": _API, "kind": "RdmaConfig", "interface": {"name": "rdma_0.x-123456", "mtu": 68}},
         *({"apiVersion": _API, "kind": "GpuConfig", "sharing": {"strategy": name}} for name in _STRATEGIES),
         {"apiVersion": _API, "kind": "GpuConfig", "sharing": {"strategy": "mps", "mps": {}}},
+        {"apiVersion": _API, "kind": "GpuConfig", "sharing": {"mps": {}}},
         {"apiVersion": _API, "kind": "GpuConfig", "sharing": {}},
         {"apiVersion": _API, "kind": "GpuConfig", "sharing": None},
         {"apiVersion": _API, "kind": "GpuConfig", "sharing": {"strategy": None, "mps": None}},
@@ -258,13 +328,14 @@ def test_other_drivers_claims_are_no_concern_of_the_policies(installed: ControlP
 
 
 @pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
-@pytest.mark.parametrize("key", ["memory", "rootport.dev/memory", "memoryRatio"])
-def test_memory_without_core_is_taken_with_a_warning(installed: ControlPlane, kind: str, key: str) -> None:
-    body = claim("install-greedy", share(core=10, memory=1), share(**{key: 50}) | {"name": "other"}, kind=kind)
+@pytest.mark.parametrize("key", ["core", "rootport.dev/core"])
+@AMOUNTS
+def test_core_without_memory_is_taken_with_a_warning(installed: ControlPlane, kind: str, key: str) -> None:
+    body = claim("install-greedy", share(memory=1), share(**{key: 50}) | {"name": "other"}, kind=kind)
     said = made(installed, body)
     assert "created" in said
     assert "Warning: " in said
-    assert "requests[1].exactly.capacity.requests has memory and no core" in said
+    assert "requests[1].exactly.capacity.requests has core and no memory" in said
     assert "requests[0]" not in said
 
 
@@ -275,10 +346,12 @@ def test_a_partition_or_a_nic_is_not_warned_of(installed: ControlPlane) -> None:
         assert "Warning" not in said
 
 
+@AMOUNTS
 @pytest.mark.parametrize(("kind", "settings"), [("GpuConfig", "sharing"), ("RdmaConfig", "interface")])
 def test_the_largest_claims_are_still_checked(installed: ControlPlane, kind: str, settings: str) -> None:
     """32 requests with 8 alternatives each, and 32 entries of parameters: within the limits on what CEL may cost."""
-    alternatives = [{"name": f"a{number}"} | part(core=50, memoryRatio=50) for number in range(8)]
+    of_mps = part("gpu-ratio-mps.rootport.dev", core=50, memoryRatio=50)
+    alternatives = [{"name": f"a{number}"} | of_mps for number in range(8)]
     requests = [{"name": f"r{number}", "firstAvailable": list(alternatives)} for number in range(32)]
     fields = {f"field-number-{number}": "x" for number in range(100)}
     known = {"sharing": {"strategy": "mps", "mps": fields}, "interface": {"name": "rdma0", "mtu": 9000}}
@@ -290,6 +363,15 @@ def test_the_largest_claims_are_still_checked(installed: ControlPlane, kind: str
     assert "spec.devices.requests[31].firstAvailable[7].capacity.requests[core] must be" in said
 
 
+@AMOUNTS
+def test_the_largest_claims_are_refused_with_a_mistake_in_every_alternative(installed: ControlPlane) -> None:
+    """What each mistake leads to must not cost so much that such a claim is let through."""
+    wrong = part(core="150", memory="1.5", memoryRatio="33.3")
+    alternatives = [{"name": f"a{number}"} | wrong for number in range(8)]
+    requests = [{"name": f"r{number}", "firstAvailable": alternatives} for number in range(32)]
+    assert "rootport-claim-parameters" in made(installed, claim("install-large", *requests))
+
+
 def test_too_many_mistakes_for_a_message_are_refused_all_the_same(installed: ControlPlane) -> None:
     fields = {f"field-number-{number}": "x" for number in range(250)}
     parameters = {"apiVersion": _API, "kind": "GpuConfig"} | fields
@@ -297,6 +379,7 @@ def test_too_many_mistakes_for_a_message_are_refused_all_the_same(installed: Con
     assert "many mistakes in what is asked of Rootport" in said
 
 
+@AMOUNTS
 def test_a_claim_from_before_the_policy_can_lose_its_finalizers(installed: ControlPlane) -> None:
     """Its spec cannot change any more, so nothing of an update is the policy's concern."""
     body = claim("install-old", share(core=0))
@@ -322,6 +405,8 @@ def test_a_claim_from_before_the_policy_can_lose_its_finalizers(installed: Contr
 
 @pytest.mark.parametrize("path", sorted((FOLDER.parent / "examples").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_examples_are_taken_without_a_warning(installed: ControlPlane, path: Path) -> None:
+    if "distinctAttribute:" in path.read_text():
+        require_kubernetes(36, "the API server drops distinctAttribute (DRAConsumableCapacity is off by default)")
     ours = [item for item in yaml.safe_load_all(path.read_text()) if item and item["kind"].startswith("ResourceClaim")]
     assert ours
     for body in ours:
@@ -329,3 +414,98 @@ def test_the_examples_are_taken_without_a_warning(installed: ControlPlane, path:
         said = made(installed, body)
         assert "created" in said
         assert "Warning" not in said
+
+
+_HALF = {"core": "50", "memory": "39Gi"}
+_MPS = {"apiVersion": _API, "kind": "GpuConfig", "sharing": {"strategy": "mps"}}
+
+
+@pytest.mark.parametrize(
+    ("requests", "config", "mistake"),
+    [
+        pytest.param(
+            [share(**_HALF)],
+            (_MPS,),
+            "spec.devices.requests[0].exactly.deviceClassName: sharing.strategy mps does not fit gpu.rootport.dev, "
+            "whose GPUs are shared by timeSlicing; set deviceClassName to gpu-mps.rootport.dev, or leave out sharing."
+            "strategy",
+            id="strategy",
+        ),
+        pytest.param(
+            [share("gpu-ratio-mps.rootport.dev", core="50", memoryRatio="50")],
+            ({"apiVersion": _API, "kind": "GpuConfig", "sharing": {"hamiCore": {}}},),
+            "set deviceClassName to gpu-ratio-hami-core.rootport.dev",
+            id="settings",
+        ),
+        pytest.param(
+            [{"name": "gpu", "firstAvailable": [{"name": "a", **part(**_HALF)}]}],
+            (_MPS,),
+            "firstAvailable[0].deviceClassName: sharing.strategy mps does not fit",
+            id="alternative",
+        ),
+        pytest.param(
+            [share(**_HALF)],
+            ({"apiVersion": _API, "kind": "GpuConfig", "sharing": {"strategy": "exclusive"}},),
+            "sharing.strategy exclusive is for whole GPUs, and this is a share; leave out sharing.strategy",
+            id="exclusive",
+        ),
+        pytest.param(
+            [{"name": "gpu", "exactly": part("gpu-mps.rootport.dev", **_HALF) | {"count": 2}}],
+            (),
+            "a claim can have one GPU with strategy mps",
+            id="two by mps",
+        ),
+        pytest.param(
+            [{"name": name, "exactly": part("gpu-mps.rootport.dev", **_HALF)} for name in ("a", "b")],
+            (),
+            "a claim can have one GPU with strategy mps",
+            id="two requests by mps",
+        ),
+        pytest.param(
+            [
+                {"name": name, "exactly": part("gpu-hami-core.rootport.dev", core="50", memory=memory)}
+                for name, memory in (("a", "10Gi"), ("b", "20Gi"))
+            ],
+            (),
+            "shares with strategy hamiCore differ",
+            id="unequal shares",
+        ),
+    ],
+)
+@AMOUNTS
+def test_a_share_that_no_node_would_prepare_is_refused_with_what_to_write(
+    installed: ControlPlane, requests: list[dict[str, Any]], config: tuple[dict[str, Any], ...], mistake: str
+) -> None:
+    assert mistake in made(installed, claim("install-share", *requests, config=config))
+
+
+@pytest.mark.parametrize(
+    ("requests", "config"),
+    [
+        pytest.param([share("gpu-mps.rootport.dev", **_HALF)], (_MPS,), id="its own class"),
+        pytest.param([{"name": "gpu", "exactly": {"deviceClassName": "gpu.rootport.dev"}}], (_MPS,), id="a whole GPU"),
+        pytest.param(
+            [{"name": name, "exactly": part("gpu-hami-core.rootport.dev", **_HALF)} for name in ("a", "b")],
+            (),
+            id="equal shares",
+        ),
+        pytest.param([share("gpu.example.com", **_HALF)], (_MPS,), id="a class of one's own"),
+        pytest.param(
+            [
+                {
+                    "name": "gpu",
+                    "firstAvailable": [
+                        {"name": "share", **part(memory="8Gi")},
+                        {"name": "whole", "deviceClassName": "gpu.rootport.dev"},
+                    ],
+                }
+            ],
+            ({"apiVersion": _API, "kind": "GpuConfig", "sharing": {"strategy": "exclusive"}},),
+            id="exclusive for the alternative that is a whole GPU",
+        ),
+    ],
+)
+def test_a_share_whose_strategy_fits_is_taken(
+    installed: ControlPlane, requests: list[dict[str, Any]], config: tuple[dict[str, Any], ...]
+) -> None:
+    assert "created" in made(installed, claim("install-share", *requests, config=config))

@@ -16,6 +16,10 @@ from tests.support.cluster.control_plane import ControlPlane
 from tests.support.installation import NODES, allocated_claim
 
 pytestmark = pytest.mark.needs_go
+GRANULAR = pytest.mark.since_kubernetes(
+    36, "the API server itself refuses it (DRAResourceClaimGranularStatusAuthorization)"
+)
+EXTRA = pytest.mark.since_kubernetes(35, "kubectl has --as-user-extra")
 
 _MINE, _OTHER = NODES
 _PLUGIN = "rootport-kubelet-plugin"
@@ -95,6 +99,7 @@ def test_a_plugin_tells_of_its_own_devices_and_leaves_others_entries_alone(
         pytest.param((_OTHER, _OURS), id="our pool, but allocated elsewhere"),
     ],
 )
+@GRANULAR
 def test_a_plugin_tells_nothing_of_a_claim_on_another_node(
     token_of: TokenOf, claim_on: Callable[..., JsonObject], devices: tuple[str, tuple[str, str, str]]
 ) -> None:
@@ -104,6 +109,7 @@ def test_a_plugin_tells_nothing_of_a_claim_on_another_node(
         _write_devices(token_of(_PLUGIN, _MINE), _entry(device))
 
 
+@GRANULAR
 def test_a_plugin_tells_nothing_for_another_driver(token_of: TokenOf, claim_on: Callable[..., JsonObject]) -> None:
     claim_on(_MINE, _OURS, _THEIRS)
     with pytest.raises(InvalidError, match="resourceclaims/driver"):
@@ -111,6 +117,7 @@ def test_a_plugin_tells_nothing_for_another_driver(token_of: TokenOf, claim_on: 
 
 
 @pytest.mark.parametrize("field", ["allocation", "reservedFor"])
+@EXTRA
 def test_a_plugin_cannot_decide_who_uses_what(
     installed: ControlPlane, token_of: TokenOf, claim_on: Callable[..., JsonObject], field: str
 ) -> None:
@@ -134,6 +141,7 @@ def test_a_plugin_cannot_decide_who_uses_what(
     ],
     ids=["another driver's entry", "another node's entry", "a token of no node"],
 )
+@EXTRA
 def test_the_policy_says_so_to_api_servers_that_do_not_know_it(
     installed: ControlPlane,
     claim_on: Callable[..., JsonObject],
@@ -150,6 +158,7 @@ def test_the_policy_says_so_to_api_servers_that_do_not_know_it(
     assert reason in said
 
 
+@EXTRA
 def test_a_plugin_writes_nothing_of_a_claim_but_its_status(installed: ControlPlane) -> None:
     extra = f"--as-user-extra=authentication.kubernetes.io/node-name={_MINE}"
     body = json.dumps(allocated_claim("install-made", _MINE))

@@ -13,10 +13,14 @@ from typing import Any
 import pytest
 import yaml
 
+from driver import __version__
 from tests.support.cluster.binaries import Binaries
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.installation import FOLDER, document
+from tests.support.paths import REPO
 from tests.unit.resourceclasses.test_manifests import _PROGRAMS, _WORKLOADS
+
+EARLY = REPO / "examples/prepare-before-binding"
 
 
 @pytest.mark.needs_go
@@ -48,13 +52,24 @@ def test_the_cni_component_adds_flags_that_the_plugin_has_and_the_folders_that_t
 
 
 @pytest.mark.needs_go
+def test_the_example_of_preparing_before_binding_adds_flags_that_the_plugin_has(installed: ControlPlane) -> None:
+    made = installed.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", EARLY)
+    (plugin,) = (item for item in yaml.safe_load_all(made) if item["kind"] == "DaemonSet")
+    (container,) = plugin["spec"]["template"]["spec"]["containers"]
+    added = [argument for argument in container["args"] if "binding" in argument]
+    command = import_module(_PROGRAMS["rootport-kubelet-plugin"]).command
+    with command.make_context("plugin", ["--node-name=n", *added]) as context:
+        assert context.params["prepare_before_binding"] == ("mig", "rdma-vf")
+
+
+@pytest.mark.needs_go
 def test_the_classes_of_extended_resources_are_what_a_server_takes(installed: ControlPlane, tmp_path: Path) -> None:
     made = yaml.safe_load_all(_with_component(installed, "extended-resources", tmp_path))
     classes = [item["spec"] for item in made if item and item["kind"] == "DeviceClass"]
     names = {spec["extendedResourceName"] for spec in classes if "extendedResourceName" in spec}
     assert {"nvidia.com/gpu", "nvidia.com/mig-1g.5gb.me", "amd.com/gpu", "rdma/hca"} < names
     # Those that are installed with the rest stay as they are.
-    assert len(classes) == len(names) + 6
+    assert len(classes) == len(names) + 10
 
 
 @pytest.mark.needs_go
@@ -81,11 +96,12 @@ def test_the_network_policies_name_the_pods_and_the_ports_that_there_are(
 @pytest.mark.needs_go
 def test_the_kustomization_in_the_guide_sets_the_image(control_plane: ControlPlane, tmp_path: Path) -> None:
     guide = (FOLDER.parent / "docs/operator/install.md").read_text()
-    kustomization = guide.partition("```yaml\n")[2].partition("```")[0]
+    blocks = re.findall(r"^```yaml\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
+    kustomization = next(text for text in blocks if "kind: Kustomization\n" in text)
     (tmp_path / "rootport").symlink_to(FOLDER.parent)
     (tmp_path / "kustomization.yaml").write_text(kustomization)
     text = control_plane.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", tmp_path)
-    assert text.count("image: registry.example.com/rootport:0.1.0.dev0\n") == len(_WORKLOADS)
+    assert text.count(f"image: registry.example.com/rootport:{__version__}\n") == len(_WORKLOADS)
     assert "image: rootport" not in text
 
 

@@ -17,7 +17,7 @@ Right = tuple[str, str, str]  # resource with its group, verb, name or *
 _EVERYWHERE = {
     "rootport-kubelet-plugin": {
         "nodes": "get list watch",
-        "nodeinventories.rootport.dev": "get create patch",
+        "nodeinventories.rootport.dev": "get list watch create patch",
         "nodeinventories/status.rootport.dev": "patch",
         "resourceclaims.resource.k8s.io": "get",
         "resourceclaims/status.resource.k8s.io": "patch",

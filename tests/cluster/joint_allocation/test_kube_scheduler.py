@@ -48,7 +48,7 @@ def api(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) ->
         with nodes.beating(*names, every_s=5):
             for name in names:
                 eventually(f"{name} is published", lambda name=name: nodes.visible(name))
-            plane.start_scheduler("--secure-port=0")
+            plane.start_scheduler()
             yield nodes.api
         nodes.api.close()
 

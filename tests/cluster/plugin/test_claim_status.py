@@ -34,6 +34,8 @@ from tests.unit.kubeletplugin.claims.test_claim_status import (
     prepared,
 )
 
+pytestmark = pytest.mark.since_kubernetes(36, "the claims have shares, whose ids the API server drops before")
+
 
 class Claims:
     """Claims on a real API server, as scheduler and kubelet leave them, and the plugin's entries of them."""

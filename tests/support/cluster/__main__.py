@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tests.support.cluster.binaries import ToolMissingError, build, cache_folder
+from tests.support.cluster.binaries import ToolMissingError, build, build_helm, cache_folder
 from tests.support.cluster.driver import MANIFESTS
 from tests.support.cluster.hardware import make_host
 from tests.support.cluster.images import build_busybox, build_pause, build_rootport
@@ -43,6 +43,7 @@ def _build() -> int:
     """Build what the tests need, in sight of whoever waits; what cannot be built here is for the tests to say."""
     try:
         build(_print)
+        build_helm(_print)
         if missing_for_machines() is None:
             for image in (build_pause, build_busybox):
                 image(cache_folder())

@@ -1,9 +1,9 @@
 """Builds what a cluster is made of, once, into a cache outside the repository.
 
-Kubernetes, etcd and containerd come from Go modules, pinned with their hashes in ``modules/*/go.sum``; runc, the CNI
-plugins and busybox are Debian's. The cache is ``${XDG_CACHE_HOME:-~/.cache}/rootport/cluster/<key>``; the key says what
-it was built from, so a changed version never meets an old binary. Each file appears by rename: a build that was cut
-short goes on where it stopped.
+Kubernetes, etcd, containerd and Helm come from Go modules, pinned with their hashes in ``modules/*/go.sum``; runc, the
+CNI plugins and busybox are Debian's. The cache is ``${XDG_CACHE_HOME:-~/.cache}/rootport/cluster/<key>``; the key says
+what it was built from, so a changed version never meets an old binary. Each file appears by rename: a build that was
+cut short goes on where it stopped.
 
 ``KUBERNETES=v1.36.3`` in the environment builds and runs another version of Kubernetes than the default; each version
 has a folder with its pinned modules in ``modules/kubernetes``, and a cache of its own.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -28,25 +29,41 @@ from typing import Final
 __all__ = [
     "KUBERNETES_MINOR",
     "KUBERNETES_VERSION",
+    "KUBERNETES_VERSIONS",
+    "MAIN_VERSION",
     "Binaries",
     "ToolMissingError",
     "build",
+    "build_helm",
+    "build_krew",
+    "build_kueue",
     "build_peer",
     "cache_folder",
+    "module_source",
     "promtool",
 ]
 
 CONTAINERD_VERSION: Final = "v2.2.3"
+HELM_VERSION: Final = "v4.3.1"
+KREW_VERSION: Final = "v0.4.3"
+KUEUE_VERSION: Final = "v0.19.0"
 
 _MODULES: Final = Path(__file__).parent / "modules"
 
 
+KUBERNETES_VERSIONS: Final = tuple(sorted(folder.name for folder in (_MODULES / "kubernetes").glob("v*")))
+"""Those that can be built and run, oldest first."""
+
+
+MAIN_VERSION: Final = "v1.37.2"
+"""The one that Rootport is developed with."""
+
+
 def _version() -> str:
-    version = os.environ.get("KUBERNETES") or "v1.37.2"
-    known = sorted(folder.name for folder in (_MODULES / "kubernetes").glob("v*"))
-    if version not in known:
+    version = os.environ.get("KUBERNETES") or MAIN_VERSION
+    if version not in KUBERNETES_VERSIONS:
         raise SystemExit(
-            f"KUBERNETES={version}: tests/support/cluster/modules/kubernetes has {' and '.join(known)};"
+            f"KUBERNETES={version}: tests/support/cluster/modules/kubernetes has {' and '.join(KUBERNETES_VERSIONS)};"
             " another version needs a folder there, made as its README says"
         )
     return version
@@ -97,6 +114,19 @@ _PEER: Final = _GoProgram(
     name="dra-test-driver", module="kubernetes", package="k8s.io/kubernetes/test/e2e/dra/test-driver", flags="-s -w"
 )
 
+_HELM: Final = _GoProgram(
+    name="helm",
+    module="helm",
+    package="helm.sh/helm/v4/cmd/helm",
+    flags=f"-s -w -X helm.sh/helm/v4/internal/version.version={HELM_VERSION}",
+)
+_KUEUE: Final = _GoProgram(name="kueue", module="kueue", package="sigs.k8s.io/kueue/cmd/kueue", flags="-s -w")
+
+_KREW: Final = tuple(
+    _GoProgram(name=name, module="krew", package=f"sigs.k8s.io/krew/cmd/{name}", flags="-s -w")
+    for name in ("krew", "validate-krew-manifest")
+)
+
 _DEBIAN: Final = {
     "runc": ("usr/sbin/runc",),
     "containernetworking-plugins": tuple(f"usr/lib/cni/{name}" for name in ("bridge", "host-local", "loopback")),
@@ -133,6 +163,60 @@ def build_peer(say: Callable[[str], None] = lambda _: None) -> Path:
             with _timed(say, _PEER.name):
                 _build_go(_PEER, folder)
     return folder / _PEER.name
+
+
+def build_helm(say: Callable[[str], None] = lambda _: None) -> Path:
+    """Helm, which installs the chart; no cluster needs it, so that another version of it builds no cluster anew.
+
+    Raises:
+        ToolMissingError: Go is missing.
+        subprocess.CalledProcessError: The build failed; its output went to standard error.
+    """
+    return _built_apart(_HELM, HELM_VERSION, say)
+
+
+def build_kueue(say: Callable[[str], None] = lambda _: None) -> Path:
+    """Kueue's manager, which only the tests of the examples for it run.
+
+    Raises:
+        ToolMissingError: Go is missing.
+        subprocess.CalledProcessError: The build failed; its output went to standard error.
+    """
+    return _built_apart(_KUEUE, KUEUE_VERSION, say)
+
+
+def module_source(module: str, path: str) -> Path:
+    """The folder with the source of a Go module that one of ``modules`` pins, fetched where it is not there.
+
+    Args:
+        module: The folder in ``modules``.
+        path: The module's path, such as ``sigs.k8s.io/jobset``.
+
+    Raises:
+        ToolMissingError: Go is missing.
+        subprocess.CalledProcessError: It cannot be had.
+    """
+    if shutil.which("go") is None:
+        raise ToolMissingError("Go is not installed: it fetches the module (https://go.dev/dl/)")
+    told = subprocess.run(
+        ["go", "mod", "download", "-json", path],
+        cwd=_module_folder(module),
+        env={**os.environ, "GOFLAGS": ""},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return Path(json.loads(told.stdout)["Dir"])
+
+
+def build_krew(say: Callable[[str], None] = lambda _: None) -> tuple[Path, Path]:
+    """Krew, which installs plugins of kubectl, and its checker of manifests; no cluster needs them.
+
+    Raises:
+        ToolMissingError: Go is missing.
+        subprocess.CalledProcessError: A build failed; its output went to standard error.
+    """
+    krew, validator = (_built_apart(program, KREW_VERSION, say) for program in _KREW)
+    return krew, validator
 
 
 def promtool(say: Callable[[str], None] = lambda _: None) -> Path:
@@ -182,13 +266,29 @@ def build(say: Callable[[str], None] = lambda _: None) -> Binaries:
 
 
 def _key() -> str:
+    return f"kubernetes-{KUBERNETES_VERSION}-{_digest(_GO, ('containerd', 'kubernetes'))}"
+
+
+def _digest(programs: tuple[_GoProgram, ...], modules: tuple[str, ...]) -> str:
+    """Twelve digits that say what programs are built from."""
     digest = hashlib.sha256()
-    for program in _GO:
+    for program in programs:
         digest.update(repr(program).encode())
-    for module in ("containerd", "kubernetes"):
+    for module in modules:
         for file in sorted(_module_folder(module).glob("go.*")):
             digest.update(file.read_bytes())
-    return f"kubernetes-{KUBERNETES_VERSION}-{digest.hexdigest()[:12]}"
+    return digest.hexdigest()[:12]
+
+
+def _built_apart(program: _GoProgram, version: str, say: Callable[[str], None]) -> Path:
+    """A program that is in no cluster, in a folder of its own."""
+    folder = cache_folder() / program.name / f"{version}-{_digest((program,), (program.module,))}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder / ".lock"):
+        if not (folder / program.name).exists():
+            with _timed(say, program.name):
+                _build_go(program, folder)
+    return folder / program.name
 
 
 def _module_folder(module: str) -> Path:

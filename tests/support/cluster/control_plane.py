@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
 import subprocess
@@ -9,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import yaml
 
@@ -22,7 +23,7 @@ from tests.support.ports import free_port
 __all__ = ["ADMIN_TOKEN", "TAINT_RULES", "ControlPlane", "KubectlError", "gates_off"]
 
 ADMIN_TOKEN: Final = "admin"  # reachable from this computer alone, and gone with the test
-TAINT_RULES: Final = DEVICE_TAINT_RULE_VERSIONS[0 if KUBERNETES_MINOR >= 37 else 1]
+TAINT_RULES: Final = DEVICE_TAINT_RULE_VERSIONS[{34: 2, 35: 2, 36: 1}.get(KUBERNETES_MINOR, 0)]
 """DeviceTaintRules in the newest version that the Kubernetes of the tests has."""
 _ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _SERVICE_ADDRESS: Final = "10.96.0.1"
@@ -45,7 +46,8 @@ class ControlPlane:
         machine: Where it runs; None for this computer, on 127.0.0.1 and free ports.
         full: Whether scheduler and controller-manager run as well.
         outlive: Whether it goes on when this process ends.
-        feature_gates: The API server's, such as ``DRAPartitionableDevices=false``.
+        feature_gates: Of API server, controller-manager and scheduler, such as ``DRAPartitionableDevices=false``.
+        runtime_config: What the API server serves beside the defaults, such as ``resource.k8s.io/v1beta2=true``.
         taint_rules: Whether it serves DeviceTaintRules (:data:`TAINT_RULES`) in Kubernetes before 1.37 too.
 
     Attributes:
@@ -62,12 +64,17 @@ class ControlPlane:
         full: bool = False,
         outlive: bool = False,
         feature_gates: str = "",
+        runtime_config: str = "",
         taint_rules: bool = False,
     ) -> None:
         self.folder = folder
-        serves_beta = taint_rules and TAINT_RULES.version != "v1"
-        self._runtime_config = f"{TAINT_RULES.group}/{TAINT_RULES.version}=true" if serves_beta else ""
-        self._feature_gates = ",".join(filter(None, (feature_gates, "DRADeviceTaintRules=true" if serves_beta else "")))
+        if taint_rules and TAINT_RULES.version != "v1":
+            runtime_config = _both(runtime_config, f"{TAINT_RULES.group}/{TAINT_RULES.version}=true")
+            # Kubernetes 1.34 has no gate for the rules alone.
+            needed = ("DRADeviceTaints", "DRADeviceTaintRules")[: 1 if KUBERNETES_MINOR < 35 else 2]
+            feature_gates = _both(feature_gates, *(f"{gate}=true" for gate in needed))
+        self._runtime_config = runtime_config
+        self._feature_gates = feature_gates
         self.binaries = binaries
         self.processes = Processes(folder / "logs", machine, outlive=outlive)
         self._full = full
@@ -108,11 +115,11 @@ class ControlPlane:
         self._start_etcd()
         self.start_api_server()
         if self._full:
-            self.start_controller_manager()
-            self.start_scheduler()
+            self.start_controller_manager("--secure-port=10257")
+            self.start_scheduler("--secure-port=10259")
 
     def start_controller_manager(self, *options: str) -> Process:
-        """The stock controllers; with ``--controllers=…`` only some of them."""
+        """The stock controllers; with ``--controllers=…`` only some of them. No port, unless an option names one."""
         return self.processes.start(
             "kube-controller-manager",
             self.binaries["kube-controller-manager"],
@@ -121,19 +128,23 @@ class ControlPlane:
             f"--root-ca-file={self._certificate}",
             "--use-service-account-credentials=true",
             "--leader-elect=false",
+            "--secure-port=0",
             "--concurrent-gc-syncs=2",
+            f"--feature-gates={self._feature_gates}",
             "--v=1",
             *options,
         )
 
     def start_scheduler(self, *options: str) -> Process:
-        """The stock scheduler; its metrics stand on 127.0.0.1:10259 of its machine."""
+        """The stock scheduler. No port for metrics, unless an option names one: several run side by side."""
         return self.processes.start(
             "kube-scheduler",
             self.binaries["kube-scheduler"],
             f"--kubeconfig={self.kubeconfig}",
             "--leader-elect=false",
+            "--secure-port=0",
             "--authorization-always-allow-paths=/metrics,/healthz",
+            f"--feature-gates={self._feature_gates}",
             "--v=1",
             *options,
         )
@@ -174,16 +185,21 @@ class ControlPlane:
 
     def compact(self) -> None:
         """Make etcd forget all history, so that watches from an old resource version get 410 Gone."""
-        base = f"http://127.0.0.1:{self._etcd_ports[0]}/v3/kv"
+        revision = self._etcd_call("range", {"key": "AA=="})["header"]["revision"]
+        self._etcd_call("compaction", {"revision": revision, "physical": True})
 
-        def call(path: str, body: dict[str, object]) -> dict[str, dict[str, str]]:
-            data = json.dumps(body).encode()
-            with urllib.request.urlopen(urllib.request.Request(f"{base}/{path}", data=data), timeout=10) as answer:
-                found: dict[str, dict[str, str]] = json.load(answer)
-                return found
+    def stored(self, prefix: str) -> list[dict[str, Any]]:
+        """The custom resources as they are in etcd, whose keys begin with this; such as ``/registry/rootport.dev/``."""
+        first = prefix.encode()
+        end = first[:-1] + bytes([first[-1] + 1])
+        body = {"key": base64.b64encode(first).decode(), "range_end": base64.b64encode(end).decode()}
+        return [json.loads(base64.b64decode(item["value"])) for item in self._etcd_call("range", body).get("kvs", ())]
 
-        revision = call("range", {"key": "AA=="})["header"]["revision"]
-        call("compaction", {"revision": revision, "physical": True})
+    def _etcd_call(self, path: str, body: dict[str, object]) -> dict[str, Any]:
+        url = f"http://127.0.0.1:{self._etcd_ports[0]}/v3/kv/{path}"
+        with urllib.request.urlopen(urllib.request.Request(url, data=json.dumps(body).encode()), timeout=10) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
 
     def kubectl(
         self,
@@ -239,6 +255,12 @@ class ControlPlane:
     def stop(self) -> None:
         """End everything."""
         self.processes.stop()
+
+    @property
+    def api_server(self) -> Process:
+        """The API server's process; after :meth:`start`."""
+        assert self._api_server is not None
+        return self._api_server
 
     @property
     def _certificate(self) -> Path:
@@ -300,6 +322,10 @@ class ControlPlane:
             return False
         except (urllib.error.URLError, OSError):
             return False
+
+
+def _both(*options: str) -> str:
+    return ",".join(filter(None, options))
 
 
 class KubectlError(RuntimeError):

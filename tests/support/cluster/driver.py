@@ -23,23 +23,23 @@ NAMESPACE: Final = "rootport-system"
 _WORKLOADS: Final = frozenset({"DaemonSet", "Deployment", "PodDisruptionBudget"})
 
 
-def kustomized(plane: ControlPlane, *components: str) -> str:
+def kustomized(plane: ControlPlane, *components: str, manifests: Path = MANIFESTS) -> str:
     """What a user's kustomization makes that names Rootport's folder and these of its components."""
     with TemporaryDirectory() as name:
         folder = Path(name).resolve()
         kustomization = {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
-            "resources": [os.path.relpath(MANIFESTS, folder)],
-            "components": [os.path.relpath(MANIFESTS / "components" / name, folder) for name in components],
+            "resources": [os.path.relpath(manifests, folder)],
+            "components": [os.path.relpath(manifests / "components" / name, folder) for name in components],
         }
         (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
         return plane.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", folder)
 
 
-def install(plane: ControlPlane, *components: str, workloads: bool = False) -> None:
+def install(plane: ControlPlane, *components: str, workloads: bool = False, manifests: Path = MANIFESTS) -> None:
     """``kubectl apply -k resourceclasses/``; without the workloads for tests that start the processes themselves."""
-    text = kustomized(plane, *components)
+    text = kustomized(plane, *components, manifests=manifests)
     documents = [document for document in yaml.safe_load_all(text) if document]
     if not workloads:
         documents = [document for document in documents if document["kind"] not in _WORKLOADS]
@@ -61,8 +61,19 @@ def start_controller(
     module: str = "controller",
     env: Mapping[str, str] | None = None,
 ) -> Process:
-    """A controller process with the token of its service account."""
+    """A controller process with the token of its service account.
+
+    Args:
+        plane: Whose API server.
+        processes: Where it runs.
+        options: Further options.
+        name: Of the process and of its log.
+        module: What Python runs; a module of the tests is found from every working directory.
+        env: Further environment variables.
+    """
     kubeconfig = plane.service_account_kubeconfig(NAMESPACE, "rootport-controller")
+    if module.startswith("tests."):
+        env = {"PYTHONPATH": str(REPO), **(env or {})}
     return processes.start(
         name,
         sys.executable,

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.cluster import driver
-from tests.support.cluster.binaries import Binaries, ToolMissingError
+from tests.support.cluster.binaries import Binaries, ToolMissingError, build_helm
 from tests.support.cluster.binaries import build as build_binaries
 from tests.support.cluster.binaries import promtool as unpacked_promtool
 from tests.support.cluster.control_plane import ControlPlane
+from tests.support.helm import Helm
 from tests.support.needed_tools import unavailable
 
-__all__ = ["cluster_binaries", "control_plane", "kustomized", "lint_metrics", "promtool"]
+__all__ = ["cluster_binaries", "control_plane", "helm", "kustomized", "lint_metrics", "promtool"]
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +39,16 @@ def control_plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathF
 def kustomized() -> Callable[..., str]:
     """What a user's kustomization with these components makes."""
     return driver.kustomized
+
+
+@pytest.fixture(scope="session")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """The real Helm, for what needs no cluster."""
+    try:
+        program = build_helm(lambda text: print(text, file=sys.__stderr__, flush=True))
+    except ToolMissingError as error:
+        unavailable(str(error))
+    return Helm(program, tmp_path_factory.mktemp("helm"))
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ __all__ = ["ImageBuilder", "image_builder", "unpack_debian", "unpacked_whole"]
 _BUILDAH = ("buildah", "libgpgme11", "libassuan0", "libdevmapper1.02.1", "libgpg-error0", "libseccomp2", "patchelf")
 _SUITE = "bookworm"  # its Python is 3.11, as in the Dockerfile's own base
 _MIRROR = "http://deb.debian.org/debian"
+_TIME = 315532800  # 1980-01-01; any will do
 _BASE = "localhost/python-base:latest"
 _LEFT_OUT = (
     "dev",
@@ -46,8 +47,11 @@ class ImageBuilder:
         """Build the Dockerfile in ``context`` and give the image a name."""
         self._run("bud", "--isolation", "chroot", "--layers", *self._policy(), *arguments, "--tag", name, str(context))
 
-    def build_with_python(self, context: Path, name: str) -> None:
-        """As ``build``, on a Python made here; this machine's pip and apt settings reach the build, not the image."""
+    def build_with_python(self, context: Path, name: str, *arguments: str) -> None:
+        """As ``build``, on a Python made here; this machine's pip and apt settings reach the build, not the image.
+
+        All files in the image's layers have one time, so that two builds of the same give the same layers.
+        """
         volumes = [
             f"--volume={self._pip_settings()}:/etc/pip.conf:ro",
             f"--volume={self._apt_settings()}:/etc/apt/apt.conf.d/90build:ro",
@@ -56,7 +60,7 @@ class ImageBuilder:
         if authorities:
             volumes.append(f"--volume={authorities}:{_CA_IN_BUILD}:ro")
         self._make_base()
-        self.build(context, name, f"--build-arg=BASE={_BASE}", *volumes)
+        self.build(context, name, f"--build-arg=BASE={_BASE}", f"--timestamp={_TIME}", *volumes, *arguments)
 
     def save(self, name: str, archive: Path, stored_name: str) -> None:
         """Write the image as an OCI archive, under the name it shall have at the node."""

@@ -5,21 +5,22 @@ Each builder answers from a cache outside the repository, and builds only when w
 
 import fcntl
 import hashlib
+import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import yaml
 
 from tests.support.cluster.image_builder import image_builder, unpacked_whole
 from tests.support.cluster.oci_archive import directory, file, layer_of, link, write_image
 
-__all__ = ["BUSYBOX", "PAUSE", "ROOTPORT", "build_busybox", "build_pause", "build_rootport"]
+__all__ = ["BUSYBOX", "PAUSE", "build_busybox", "build_pause", "build_rootport"]
 
 BUSYBOX = "docker.io/library/busybox:1.37"
 """The name that examples use. What is in it is Debian's busybox, whatever its version."""
 PAUSE = "docker.io/library/pause:test"
-ROOTPORT = "docker.io/library/rootport:0.1.0.dev0"
-"""What the manifests' ``rootport:0.1.0.dev0`` means to a container runtime."""
 
 _BUILT_FROM = (
     "Dockerfile",
@@ -36,7 +37,7 @@ _BUILT_FROM = (
     "controller",
     "kubeletplugin",
 )
-_KEPT = 3  # archives of former code: 90 MB each
+_KEPT = 4  # archives, the last used ones; one is of the release before this one: 90 MB each
 
 
 def build_busybox(cache: Path) -> Path:
@@ -61,30 +62,44 @@ def build_pause(cache: Path) -> Path:
 
 
 def build_rootport(repo: Path, cache: Path) -> Path:
-    """The path of an archive of ROOTPORT, built by the repository's own Dockerfile.
+    """The path of an archive of Rootport's image, built by the repository's own Dockerfile.
+
+    Its name is what the repository's manifests mean to a container runtime.
+
+    Args:
+        repo: This repository, or what it was at another commit.
+        cache: Outside of it.
 
     Raises:
         RuntimeError: a tool failed (no root, no network, an error in the Dockerfile); the message is the tool's.
     """
     archive = cache / "images" / f"rootport-{_key_of(repo)}.tar"
     archive.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):  # without waiting for whoever builds another one
+        os.utime(archive)
+        return archive
     with _alone(cache):
         if archive.exists():
             return archive
-        builder = image_builder(cache)
-        builder.build_with_python(repo, ROOTPORT)
-        builder.save(ROOTPORT, archive, ROOTPORT)
+        builder, name = image_builder(cache), _name_in_manifests(repo)
+        builder.build_with_python(repo, name)
+        builder.save(name, archive, name)
         by_age = sorted(archive.parent.glob("rootport-*.tar"), key=lambda x: x.stat().st_mtime)
         for former in by_age[:-_KEPT]:
             former.unlink()
     return archive
 
 
+def _name_in_manifests(repo: Path) -> str:
+    (image,) = yaml.safe_load((repo / "resourceclasses/kustomization.yaml").read_text())["images"]
+    return f"docker.io/library/{image['name']}:{image['newTag']}"
+
+
 def _key_of(repo: Path) -> str:
     digest = hashlib.sha256()
     for top in (repo / x for x in _BUILT_FROM):
         found = sorted(top.rglob("*")) if top.is_dir() else [top]
-        for path in (x for x in found if x.is_file() and "__pycache__" not in x.parts):
+        for path in (x for x in found if x.is_file() and not {"__pycache__", "chart"}.intersection(x.parts)):
             content = path.read_bytes()
             digest.update(f"{path.relative_to(repo)}\0{path.stat().st_mode:o}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()[:16]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import yaml
@@ -36,6 +37,8 @@ class RealCluster:
         binaries: From :func:`tests.support.cluster.binaries.build`.
         images: OCI archives for containerd, the pause image ``docker.io/library/pause:test`` among them.
         outlive: Whether it goes on when this process ends.
+        feature_gates: Of the control plane and the kubelet, by name, where they are not the version's defaults.
+        runtime_config: As for the control plane.
 
     Attributes:
         machine: Where it runs; the host's usual paths are below ``machine.path("/")``.
@@ -45,12 +48,29 @@ class RealCluster:
         cni_bin_folder: A folder where it finds CNI plugins, empty at first.
     """
 
-    def __init__(self, folder: Path, binaries: Binaries, images: Sequence[Path], *, outlive: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        binaries: Binaries,
+        images: Sequence[Path],
+        *,
+        outlive: bool = False,
+        feature_gates: Mapping[str, bool] = MappingProxyType({}),
+        runtime_config: str = "",
+    ) -> None:
         self.folder = folder
         self.binaries = binaries
         self._images = images
+        self._feature_gates = feature_gates
         self.machine = Machine(folder / "machine", host_name=NODE_NAME, outlive=outlive)
-        self.control_plane = ControlPlane(folder / "control-plane", binaries, machine=self.machine, full=True)
+        self.control_plane = ControlPlane(
+            folder / "control-plane",
+            binaries,
+            machine=self.machine,
+            full=True,
+            feature_gates=",".join(f"{name}={str(is_on).lower()}" for name, is_on in feature_gates.items()),
+            runtime_config=runtime_config,
+        )
         self.control_plane.add_user(_KUBELET_TOKEN, f"system:node:{NODE_NAME}", "system:nodes")
         self.processes = Processes(folder / "logs", self.machine)
         self._containerd_folder = folder / "containerd"
@@ -235,6 +255,7 @@ state = "{folder}/state"
         config = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
+            "featureGates": dict(self._feature_gates),
             "containerRuntimeEndpoint": f"unix://{self._containerd_socket}",
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": "/",

@@ -9,7 +9,7 @@ import yaml
 
 from tests.support.cluster.hardware import switch_of
 
-__all__ = ["claim", "gpu_claim", "manifest", "nic_claim", "pod", "template"]
+__all__ = ["claim", "gpu_claim", "gpu_class", "manifest", "nic_claim", "pod", "template"]
 
 
 def manifest(*objects: dict[str, Any]) -> str:
@@ -64,7 +64,8 @@ def gpu_claim(
     Args:
         name: The claim's.
         gpu: The GPU's PCI address.
-        type_: ``gpu``, ``gpu-ratio`` or ``mig``.
+        type_: ``gpu``, ``gpu-ratio``, these with the ending of a strategy's class, ``mig``, or
+            the name of a class of another domain.
         profile: Of a MIG partition.
         parameters: Opaque parameters without apiVersion.
         capacity: The capacity requests, such as ``core="50"``.
@@ -74,7 +75,7 @@ def gpu_claim(
     if profile is not None:
         terms.append(f'device.attributes["rootport.dev"].profile == "{profile}"')
     request: dict[str, Any] = {
-        "deviceClassName": f"{type_}.rootport.dev",
+        "deviceClassName": type_ if "." in type_ else f"{type_}.rootport.dev",
         "selectors": [{"cel": {"expression": " && ".join(terms)}}],
     }
     if capacity:
@@ -86,6 +87,20 @@ def gpu_claim(
     made = claim(name)
     made["spec"] = {"devices": devices}
     return made
+
+
+def gpu_class(name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """An administrator's own DeviceClass of GPUs, with opaque parameters without apiVersion."""
+    opaque = {"driver": "rootport.dev", "parameters": {"apiVersion": "rootport.dev/v1alpha1", **parameters}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": name},
+        "spec": {
+            "selectors": [{"cel": {"expression": 'device.attributes["rootport.dev"].type == "gpu"'}}],
+            "config": [{"opaque": opaque}],
+        },
+    }
 
 
 def nic_claim(

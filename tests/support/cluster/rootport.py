@@ -66,10 +66,10 @@ class RunningRootport:
         self.plugin: Process | None = None
         self.controller: Process | None = None
 
-    def start(self) -> None:
+    def start(self, *controller_options: str, controller_module: str = "controller") -> None:
         """Install the manifests, start both processes, and wait until the node's devices are published."""
         install(self.cluster.control_plane)
-        self.start_controller()
+        self.start_controller(*controller_options, module=controller_module)
         self.start_plugin()
 
     def start_controller(self, *options: str, module: str = "controller") -> Process:
@@ -87,8 +87,12 @@ class RunningRootport:
         """Wait until the controller leads, has read everything and serves all that it serves."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         url = f"http://{self.cluster.machine.address}:{CONTROLLER_HEALTH_PORT}/readyz"
+        assert self.controller is not None
+        controller = self.controller
 
         def is_ready() -> bool:
+            if not controller.alive():
+                raise RuntimeError(f"the controller ended:\n{controller.log.read_text()[-4000:]}")
             try:
                 with opener.open(url, timeout=5) as answer:
                     return bool(answer.status == HTTPStatus.OK)
@@ -152,8 +156,7 @@ class RunningRootport:
         path = self.cluster.machine.path(PLUGIN_DIRECTORY) / "checkpoint.json"
         if not path.exists():
             return {}
-        claims: dict[str, Any] = json.loads(path.read_text())["data"]["claims"]
-        return claims
+        return {item["uid"]: item for item in json.loads(path.read_text())["data"]["claims"]}
 
     def leftovers(self) -> list[str]:
         """Everything that a prepared claim leaves on the node; empty where none is prepared."""

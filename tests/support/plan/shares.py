@@ -26,8 +26,15 @@ BARE = IsolationHost()
 STRATEGIES = get_args(SharingStrategy)
 
 
-def share(core: int = 50, memory: int | None = 20 * GIB, ordinal: int = 0, **fields: object) -> GpuShare:
-    return GpuShare(gpu=gpu(0, **fields), core=core, memory_bytes=memory, whole=core == 100, ordinal=ordinal)
+def share(
+    core: int = 50, memory: int | None = 20 * GIB, ordinal: int = 0, *, whole: bool = False, **fields: object
+) -> GpuShare:
+    return GpuShare(gpu=gpu(0, **fields), core=core, memory_bytes=memory, whole=whole, ordinal=ordinal)
+
+
+def whole_gpu(**fields: object) -> GpuShare:
+    """What a claim without amounts has."""
+    return share(0, 80 * GIB, whole=True, **fields)
 
 
 def sharing(**fields: object) -> GpuSharing:

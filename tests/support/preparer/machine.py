@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from driver.adapters.files.cdi_files import claim_uids, spec_path
 from driver.adapters.host import HostRoot
@@ -25,6 +26,7 @@ from kubeletplugin.state.entry import Entry
 from kubeletplugin.state.metadata_files import claim_folders
 from kubeletplugin.state.store import ClaimStore
 from tests.support.plan.builders import NODE_NAME, claim, given, gpu, nic, node, vf
+from tests.support.plan.policies import policies_of
 from tests.support.preparer.gpus import GIB, MIG, NodeOfFiles
 
 GPUS = 4
@@ -56,16 +58,30 @@ class Plans:
     def __init__(self, metadata_dir: Path) -> None:
         self._metadata_dir = str(metadata_dir)
 
-    def decide(self, claim: ResourceClaim, inventory: Inventory, nics: NicHost) -> Decision:
+    def decide(
+        self,
+        claim: ResourceClaim,
+        inventory: Inventory,
+        nics: NicHost,
+        gpus_in_use: Mapping[DeviceName, str] = MappingProxyType({}),
+    ) -> Decision:
         host = IsolationHost(
             nvidia_smi="/usr/bin/nvidia-smi",
             mps_control="/usr/bin/nvidia-cuda-mps-control",
             files_root=self._metadata_dir,
+            policies=policies_of(claim),
+            in_use=gpus_in_use,
         )
         return decide(claim, inventory, host=host, nics=replace(nics, has_cni_plugin=True))
 
-    def finish(self, decision: Decision, *, mig_devices: Mapping[DeviceName, MigInstance]) -> PreparePlan:
-        return finish(decision, mig_devices=mig_devices, metadata_root=self._metadata_dir)
+    def finish(
+        self,
+        decision: Decision,
+        *,
+        mig_devices: Mapping[DeviceName, MigInstance],
+        not_limited: Mapping[DeviceName, str],
+    ) -> PreparePlan:
+        return finish(decision, mig_devices=mig_devices, not_limited=not_limited, metadata_root=self._metadata_dir)
 
 
 class Machine:

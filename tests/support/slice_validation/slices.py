@@ -30,7 +30,7 @@ from driver.layout.limits import (
     COUNTER_SETS_PER_SLICE,
     COUNTERS_PER_SET,
     DEVICES_PER_SLICE,
-    DEVICES_PER_SLICE_WITH_COUNTERS,
+    DEVICES_PER_SLICE_WITH_MORE,
 )
 from tests.support.slice_validation.capacity import capacity
 from tests.support.slice_validation.pools import pool_errors
@@ -80,7 +80,7 @@ def _slice(path: str, item: ResourceSlice) -> Iterator[FieldError]:
         return _device(item_path, item, per_device_nodes=spec.per_device_node_selection is True)
 
     advanced = any(_is_advanced(device) for device in spec.devices)
-    limit = DEVICES_PER_SLICE_WITH_COUNTERS if advanced else DEVICES_PER_SLICE
+    limit = DEVICES_PER_SLICE_WITH_MORE if advanced else DEVICES_PER_SLICE
     yield from each(f"{path}.devices", spec.devices, device, limit=limit, key=lambda item: item.name)
     yield from each(
         f"{path}.sharedCounters",

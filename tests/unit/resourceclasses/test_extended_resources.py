@@ -66,9 +66,9 @@ def test_nvidia_com_gpu_is_each_gpu_once_and_whole() -> None:
 
 def test_a_request_without_amounts_takes_all_of_a_gpu() -> None:
     (whole,) = (item for item in devices(mig_gpu("01")) if item.name == "gpu-0000-01-00-0")
-    for capacity in whole.capacity.values():
-        if capacity.request_policy is not None:
-            assert capacity.request_policy.default == capacity.request_policy.valid_range.max  # type: ignore[union-attr]
+    policy = whole.capacity["memory"].request_policy
+    assert policy is not None
+    assert policy.default == policy.valid_range.max == whole.capacity["memory"].value  # type: ignore[union-attr]
 
 
 def test_a_mig_name_is_of_its_profile_alone_with_a_dot_for_a_plus() -> None:

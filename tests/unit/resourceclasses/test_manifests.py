@@ -23,7 +23,12 @@ _HELPFUL = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.rglob("kustomization.yaml")), ids=lambda path: path.parent.name)
+_FILES = [path for path in sorted(FOLDER.rglob("*.yaml")) if FOLDER / "chart" not in path.parents]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in _FILES if path.name == "kustomization.yaml"], ids=lambda path: path.parent.name
+)
 def test_a_kustomization_installs_every_file_there_is(path: Path) -> None:
     kustomization = yaml.safe_load(path.read_text())
     files = {str(file.relative_to(path.parent)) for file in path.parent.rglob("*.yaml") if file.name != path.name}
@@ -32,7 +37,7 @@ def test_a_kustomization_installs_every_file_there_is(path: Path) -> None:
     assert set(kustomization.get("resources", ())) == files
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", _FILES, ids=lambda path: path.name)
 def test_each_file_is_in_the_package(path: Path) -> None:
     project = (FOLDER.parent / "pyproject.toml").read_text()
     folder = str(path.parent.relative_to(FOLDER))

@@ -14,7 +14,7 @@ CONFIG_MAPS = {item["metadata"]["name"]: item for item in OBJECTS if item["kind"
 (SPEC,) = (item["spec"]["template"]["spec"] for item in OBJECTS if item["kind"] == "Deployment")
 
 
-@pytest.mark.parametrize("kind", ["gpu", "nic"])
+@pytest.mark.parametrize("kind", ["gpu", "nic", "device"])
 def test_the_file_of_policies_comes_from_its_config_map(kind: str) -> None:
     (container,) = SPEC["containers"]
     (file,) = (arg.partition("=")[2] for arg in container["args"] if arg.startswith(f"--{kind}-policies="))
@@ -26,14 +26,16 @@ def test_the_file_of_policies_comes_from_its_config_map(kind: str) -> None:
     assert path.name in CONFIG_MAPS[f"rootport-{kind}-policies"]["data"]
 
 
-def test_the_plugin_reads_the_same_gpu_policies_as_the_controller() -> None:
+@pytest.mark.parametrize("kind", ["gpu", "device"])
+def test_the_plugin_reads_the_same_policies_as_the_controller(kind: str) -> None:
     (daemon_set,) = yaml.safe_load_all((REPO / "resourceclasses/workloads/kubelet-plugin.yaml").read_text())
     spec = daemon_set["spec"]["template"]["spec"]
     (container,) = spec["containers"]
-    (file,) = (arg.partition("=")[2] for arg in container["args"] if arg.startswith("--gpu-policies="))
+    (file,) = (arg.partition("=")[2] for arg in container["args"] if arg.startswith(f"--{kind}-policies="))
     path = PurePosixPath(file)
     (mount,) = (item for item in container["volumeMounts"] if item["mountPath"] == str(path.parent))
     assert mount["readOnly"] is True
     (volume,) = (item for item in spec["volumes"] if item["name"] == mount["name"])
-    assert volume["configMap"] == {"name": "rootport-gpu-policies", "optional": True}
-    assert path.name in CONFIG_MAPS["rootport-gpu-policies"]["data"]
+    maps = [source["configMap"] for source in volume["projected"]["sources"]]
+    assert {"name": f"rootport-{kind}-policies", "optional": True} in maps
+    assert path.name in CONFIG_MAPS[f"rootport-{kind}-policies"]["data"]

@@ -15,7 +15,7 @@ from driver.api.quantity import Quantity
 from driver.api.resource_v1 import CapacityRequestPolicy, DeviceCapacity
 from driver.explain.explanation import Step
 from driver.explain.judge.case import NodeVerdict
-from driver.explain.propose.nearest.edits import put
+from driver.explain.propose.nearest.edits import drop, put
 from driver.explain.propose.nearest.options import Change, Effort, Option
 from driver.explain.propose.nearest.search import DemandEntry, ProposalSearch
 
@@ -175,14 +175,19 @@ def _option(
     for entry in entries:
         if entry.demand.capacity:
             operations = tuple(
+                # Nothing of a capacity is what it has by default who does not name it.
                 put(str(amount), *entry.path, "capacity", "requests", name)
+                if amount.nano
+                else drop(*entry.path, "capacity", "requests", name)
                 for name, amount in sorted(best.amounts.items())
             )
         else:
             written = {name: str(amount) for name, amount in sorted(best.amounts.items())}
             operations = (put({"requests": written}, *entry.path, "capacity"),)
         changes.append(Change(place=entry.claim, operations=operations))
-    shown = ", ".join(f"{name} {amount}" for name, amount in sorted(best.amounts.items()))
+    shown = ", ".join(
+        f"{name} {amount}" if amount.nano else f"no {name}" for name, amount in sorted(best.amounts.items())
+    )
     instead = ", ".join(str(asked[name]) for name in sorted(best.amounts) if name in asked)
     names_of = ", ".join(entry.demand.name for entry in entries)
     which = f"request {names_of}" if len(entries) == 1 else f"each of the requests {names_of}"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Final
 
 from driver.budget import check
-from driver.explain.explanation import ChangeKind, Proposal
+from driver.explain.explanation import ChangeKind, ObjectRef, Proposal
 from driver.explain.judge.case import NodeVerdict
 from driver.explain.known.cluster import ClaimState
+from driver.explain.known.state import ClusterState
 from driver.explain.propose.nearest.search import ProposalSearch
 from driver.wording import listed
 
-__all__ = ["Ends", "ends", "ends_of"]
+__all__ = ["Ends", "delete_commands", "ends", "ends_of", "named", "users_of"]
 
 _NODES: Final = 3
 _MOST_SINGLE: Final = 12
@@ -25,6 +26,8 @@ _MOST_TRIED: Final = 3
 _MOST_ENDED: Final = 8
 """A proposal to end more is none."""
 _SHOWN: Final = 4
+_COMMANDS: Final = 16
+"""A PodGroup's claim may have thousands of pods: the text then counts those that no command is given for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +40,7 @@ class Ends:
     @property
     def rank(self) -> tuple[int, int]:
         """Few claims first, and those that pods use before those that nothing would end."""
-        return len(self.claims), sum(not claim.pods for claim in self.claims)
+        return len(self.claims), sum(not claim.user_refs for claim in self.claims)
 
 
 def ends(search: ProposalSearch) -> Ends | None:
@@ -56,41 +59,63 @@ def ends_of(search: ProposalSearch, found: Ends) -> Proposal:
     """Return the proposal; it only waits for claims that are ending already."""
     claims, node = found.claims, found.node
     names = [item.ref for item in claims]
-    pods = [pod for item in claims for pod in item.pod_refs]
-    ending = _names(pods or names)
+    users = [user for item in claims for user in users_of(search.state, item)]
+    ending = named(users or names)
     devices = "its devices" if len(claims) == 1 else "their devices"
     if all(_is_ending(search, item) for item in claims):
         return Proposal(
             kind=ChangeKind.WAIT,
-            text=f"wait until {ending} {'is' if len(pods or names) == 1 else 'are'} gone from node {node}:"
+            text=f"wait until {ending} {'is' if len(users or names) == 1 else 'are'} gone from node {node}:"
             f" what is being deleted gives {devices} back",
             node=node,
             cost=len(claims),
             ends=tuple(names),
-            pods=tuple(pods),
+            pods=tuple(users),
         )
     held = [part.device.device for item in claims for part in item.holds]
     # Of a device that is shared, all of it or a part: either is in the way.
     who = f"{names[0]} uses" if len(names) == 1 else f"{len(names)} claims use"
     return Proposal(
         kind=ChangeKind.END_CLAIMS,
-        text=f"end {ending} on node {node}: {who} {_names(held)}",
+        text=f"end {ending} on node {node}: {who} {named(held)}",
         node=node,
         cost=len(claims),
         ends=tuple(names),
-        pods=tuple(pods),
-        commands=tuple(f"kubectl -n {pod.namespace} delete pod {pod.name}" for pod in dict.fromkeys(pods))
-        or tuple(f"kubectl -n {name.namespace} delete resourceclaim {name.name}" for name in names),
+        pods=tuple(users),
+        commands=delete_commands(users or names),
     )
 
 
-def _names(texts: Iterable[object]) -> str:
-    return listed(list(dict.fromkeys(map(str, texts))), shown=_SHOWN)
+def users_of(state: ClusterState, claim: ClaimState) -> tuple[ObjectRef, ...]:
+    """Return what must end before a claim gives its devices back: the pods that it is reserved for, or a PodGroup.
+
+    A pod that names the claim and is in no such PodGroup does not have it. A PodGroup that is deleted goes when its
+    pods are gone, so they stand before it (k8s.io/kubernetes v1.37.2, podgroup_protection_controller.go).
+    """
+    members = state.pods_of(claim.key) if claim.pod_groups else ()
+    refs = (
+        ObjectRef(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        for pod in members
+        if not pod.ended and claim.is_reserved_for(pod) and (pod.name, pod.uid) not in claim.pods
+    )
+    return (*refs, *claim.user_refs)
+
+
+def named(things: Iterable[object]) -> str:
+    """Return the first of them, each once, and how many more there are."""
+    return listed(list(dict.fromkeys(map(str, things))), shown=_SHOWN)
+
+
+def delete_commands(things: Iterable[ObjectRef]) -> tuple[str, ...]:
+    """Return what deletes them, each once; of many the first."""
+    return tuple(thing.delete_command for thing in islice(dict.fromkeys(things), _COMMANDS))
 
 
 def _is_ending(search: ProposalSearch, claim: ClaimState) -> bool:
     if claim.deleting:
         return True
+    if claim.pod_groups:
+        return False  # such a reservation ends with the PodGroup, not with its pods
     found = [search.state.pod(f"{claim.namespace}/{name}") for name, _ in claim.pods]
     return bool(found) and all(pod is not None and (pod.deleting or pod.ended) for pod in found)
 
@@ -127,7 +152,7 @@ def _needed(holders: Sequence[ClaimState], enough: Callable[[Sequence[ClaimState
 
     Half of them are left out at once while that works, then fewer.
     """
-    ended = sorted(holders, key=lambda item: (bool(item.pods), len(item.holds)))
+    ended = sorted(holders, key=lambda item: (bool(item.user_refs), len(item.holds)))
     size = len(ended)
     while size > 1:
         size = (size + 1) // 2
@@ -157,4 +182,4 @@ def _holders(search: ProposalSearch, verdict: NodeVerdict) -> list[ClaimState]:
             continue
         if device.id in identities or any((device.id[:2], key) in counters for key in device.counters):
             found |= {item.key: item for item in state.holders(device.id) if item.key not in mine}
-    return sorted(found.values(), key=lambda item: (not item.pods, item.key))
+    return sorted(found.values(), key=lambda item: (not item.user_refs, item.key))

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from driver.allocator.pools import PoolState
-from driver.explain.explanation import ChangeKind, Proposal
+from driver.explain.explanation import ChangeKind, Proposal, Step
 from driver.explain.known.cluster import Kind, PodState
 from driver.explain.known.state import ClusterState
-from driver.explain.propose.nearest.search import ProposalSearch
+from driver.explain.known.strategies import missing_strategy
+from driver.explain.known.vocabulary import Vocabulary
+from driver.explain.propose.nearest.search import DemandEntry, ProposalSearch
 from driver.spelling import close_matches
 
-__all__ = ["missing_objects", "unfinished_pools"]
+__all__ = ["missing_objects", "missing_strategies", "unfinished_pools"]
 
 _NODES: Final = 16
 
@@ -64,6 +66,27 @@ def _missing(kind: str, namespace: str, name: str, there: list[str], pod: str) -
         verified=False,
         commands=(f"kubectl -n {namespace} get {kind.lower()}s",),
     )
+
+
+def missing_strategies(search: ProposalSearch, vocabulary: Vocabulary) -> Iterator[Proposal]:
+    """Yield proposals for requests whose class selects nothing, since no GPU offers its strategy for shares.
+
+    Args:
+        search: The search.
+        vocabulary: Of the devices on the nodes near a fit.
+    """
+    requests: dict[object, list[DemandEntry]] = {}
+    for entry in search.entries:
+        requests.setdefault((entry.claim, entry.path[:2]), []).append(entry)
+    texts: list[str] = []
+    for entries in requests.values():
+        helps = [missing_strategy(entry.demand.device_class, vocabulary) for entry in entries]
+        if all(helps) and not any(
+            search.after(verdict, entry, Step.CLASS) for verdict in search.verdicts for entry in entries
+        ):
+            texts += [text for text in helps if text is not None]
+    for text in dict.fromkeys(texts):
+        yield Proposal(kind=ChangeKind.CHANGE_NODE, text=text, verified=False)
 
 
 def unfinished_pools(search: ProposalSearch) -> Iterator[Proposal]:

@@ -10,8 +10,9 @@ from typing import Final
 
 from driver.explain.explanation import ChangeKind, Proposal
 from driver.explain.judge.case import NodeVerdict
-from driver.explain.judge.placement import placement
+from driver.explain.judge.placement import node_refusal
 from driver.explain.known.cluster import NodeState, NodeTaint, PodState, PodToleration
+from driver.explain.propose.nearest.ends import delete_commands, named, users_of
 from driver.explain.propose.nearest.search import ProposalSearch
 from driver.explain.reasons import Reason
 from driver.explain.texts import taint_text
@@ -62,7 +63,7 @@ def _there(search: ProposalSearch, verdict: NodeVerdict) -> list[Proposal]:
             there: _There = (pod, verdict.node)
             for step in some:
                 there = step.then(there)
-            if placement(*there, allocated) is None:
+            if node_refusal(*there, allocated) is None:
                 proposal = Proposal(
                     kind=some[0].kind,
                     text=", and ".join(step.text for step in some),
@@ -162,19 +163,17 @@ def _elsewhere(search: ProposalSearch, verdict: NodeVerdict) -> list[Proposal]:
         return []
     claim = search.case.allocated[0]
     for item in search.case.allocated:
-        if placement(search.case.pod, verdict.node, (item,)) is not None:
+        if node_refusal(search.case.pod, verdict.node, (item,)) is not None:
             claim = item
             break
-    pods = claim.pod_refs
+    users = users_of(search.state, claim)
     reference = claim.ref
     name = verdict.node.node.metadata.name
-    if pods:
-        who = ", ".join(map(str, pods))
-        text = f"end {who}, which {'hold' if len(pods) > 1 else 'holds'} {reference} on another node; node {name} has"
-        commands = tuple(f"kubectl -n {pod.namespace} delete pod {pod.name}" for pod in pods)
+    if users:
+        who = named(users)
+        text = f"end {who}, which {'hold' if len(users) > 1 else 'holds'} {reference} on another node; node {name} has"
     else:
         text = f"delete {reference}, which is allocated on another node and used by no pod; node {name} has"
-        commands = (f"kubectl -n {claim.namespace} delete resourceclaim {claim.name}",)
     # The claim itself stays: without pods that use it it is deallocated, and given anew beside the others.
     return [
         Proposal(
@@ -182,8 +181,8 @@ def _elsewhere(search: ProposalSearch, verdict: NodeVerdict) -> list[Proposal]:
             text=f"{text} the devices for the rest",
             node=name,
             verified=False,
-            ends=() if pods else (reference,),
-            pods=pods,
-            commands=commands,
+            ends=() if users else (reference,),
+            pods=users,
+            commands=delete_commands(users or (reference,)),
         )
     ]

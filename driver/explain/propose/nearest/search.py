@@ -20,7 +20,7 @@ from driver.explain.explanation import Step
 from driver.explain.judge.case import Case, NodeVerdict
 from driver.explain.judge.checks import fewest_devices
 from driver.explain.judge.evaluation import Evaluations
-from driver.explain.judge.placement import placement
+from driver.explain.judge.placement import node_refusal
 from driver.explain.judge.trial import Trial
 from driver.explain.known.cluster import ClaimState, NodeState
 from driver.explain.known.state import ClusterState
@@ -279,7 +279,7 @@ class ProposalSearch:
             check()
             if not self._has_view(node):
                 continue
-            there = placement(self.case.pod, node, self.case.allocated)
+            there = node_refusal(self.case.pod, node, self.case.allocated)
             lacks = -len(self.state.index.view(node.node).devices)
             found.append(NodeVerdict(node=node, placement=there, devices=None, lacks=lacks, left=()))
         return tuple(found)

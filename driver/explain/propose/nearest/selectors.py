@@ -20,6 +20,7 @@ from driver.explain.known.vocabulary import Vocabulary
 from driver.explain.propose.nearest.edits import drop, put
 from driver.explain.propose.nearest.options import Change, Effort, Option
 from driver.explain.propose.nearest.search import DemandEntry, ProposalSearch
+from driver.ratios import OF_A_SIZE
 from driver.spelling import unlikeness
 from driver.wording import short
 
@@ -48,6 +49,8 @@ def other_selectors(search: ProposalSearch, vocabulary: Vocabulary) -> Iterator[
     """Yield options for each selector, in all requests that have it."""
     entries: defaultdict[str, list[tuple[DemandEntry, int]]] = defaultdict(list)
     for entry in search.entries:
+        if _is_of_sizes(entry):
+            continue  # another alternative is for devices of another size
         for index, expression in enumerate(entry.demand.selectors):
             entries[expression].append((entry, index))
     for expression, places in list(entries.items())[:_MOST_SELECTORS]:
@@ -62,6 +65,11 @@ def other_selectors(search: ProposalSearch, vocabulary: Vocabulary) -> Iterator[
                 text=f"leave out all selectors of request {entry.demand.name}",
                 changes=(Change(place=entry.claim, operations=(drop(*entry.path, "selectors"),)),),
             )
+
+
+def _is_of_sizes(entry: DemandEntry) -> bool:
+    """Whether an alternative stands for a percentage of devices of one size (:mod:`driver.ratios`)."""
+    return OF_A_SIZE in entry.demand.name.partition("/")[2]
 
 
 def _failed(search: ProposalSearch, expression: str, entry: DemandEntry) -> _Failed | None:

@@ -91,6 +91,12 @@ def _repair(search: ProposalSearch, taint: DeviceTaint, device: DeviceId, which:
     if len(sources) == 1 and search.state.is_given_out_elsewhere(device, taint):
         why = rivals_text(search.state, device, taint)
         return f"keep the other system off device {which}: {why}; Rootport takes the taint {taint_text(taint)} off then"
+    if len(sources) == 1 and search.state.has_default_route(device, taint):
+        return (
+            f"give out device {which} although the node's default route goes through it, with a policy of "
+            "defaultRoute: allow in the DevicePolicies; a request that leaves its interface on the node can have "
+            f"tolerations: [{{key: {taint.key}, operator: Exists}}] instead"
+        )
     if len(sources) > 1 or not search.state.is_unhealthy(device, taint):
         return f"repair device {which}: tainted with {taint_text(taint)} by {' and '.join(sorted(sources))}"
     why = unhealthy_text(search.state, device, taint)

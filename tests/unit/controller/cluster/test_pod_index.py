@@ -6,9 +6,9 @@ import pytest
 
 from controller.cluster.pod_index import PodIndex
 from driver.objects.claims import ClaimAllocation
-from driver.objects.consumers import PodConsumer
+from driver.objects.consumers import Consumer
 
-A, B, C = (PodConsumer(name=name, uid=f"uid-{name}") for name in "abc")
+A, B, C = (Consumer(name=name, uid=f"uid-{name}") for name in "abc")
 
 
 class Claims:
@@ -19,7 +19,7 @@ class Claims:
         self.looked_at: list[str] = []
         self.index = PodIndex(lambda key: self.given.get(key, ()), self.looked_at.append)
 
-    def put(self, name: str, *pods: PodConsumer, device: str = "gpu-0000-10-00-0") -> set[str]:
+    def put(self, name: str, *pods: Consumer, device: str = "gpu-0000-10-00-0") -> set[str]:
         """A claim is given a device and is reserved for these pods; which pods are looked at."""
         key = f"default/{name}"
         former = self.given.get(key)
@@ -32,7 +32,7 @@ class Claims:
         self.index.refresh(f"default/{name}", (), is_allocation_changed=True)
         return self._enqueued()
 
-    def of(self, pod: PodConsumer) -> list[str]:
+    def of(self, pod: Consumer) -> list[str]:
         found = self.index.pod(pod.uid)
         return [] if found is None else [item.claim for item in found.allocations]
 

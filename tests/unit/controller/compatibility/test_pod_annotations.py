@@ -15,7 +15,7 @@ from controller.compatibility.pod_annotations import PodAnnotations
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import UnavailableError
 from driver.objects.claims import ClaimAllocation
-from driver.objects.consumers import PodConsumer
+from driver.objects.consumers import Consumer
 from driver.objects.written_inventory import node_inventory
 from driver.status.device_allocated import DEVICE_ALLOCATED, device_allocated
 from tests.support.machines import gpu, node
@@ -49,7 +49,7 @@ class World:
         )
 
     def _pod(self, _uid: str) -> PodDevices | None:
-        consumer = PodConsumer(name="p", uid="pod-uid")
+        consumer = Consumer(name="p", uid="pod-uid")
         return PodDevices(pod=consumer, allocations=self.allocations) if self.allocations else None
 
     def reconcile(self, *answers: Answer) -> tuple[float | None, list[str]]:

@@ -8,6 +8,7 @@ import pytest
 
 from controller.demand.turns import DemandPace
 from driver.explain.known.cluster import Kind
+from driver.model.managed_nodes import GATE
 from driver.modes.rule import Layout
 from tests.support.demand_world import World, gpu_request, mig_request, names, ratio_request
 from tests.support.followed_world import FollowedWorld
@@ -193,3 +194,15 @@ class TestTheThread:
         thread.join(5)
         assert not thread.is_alive()
         assert "a mistake" in caplog.text
+
+
+def test_a_pod_that_waits_at_the_gate_of_placement_has_a_wish_and_one_that_others_hold_has_none():
+    cluster = FollowedWorld()
+    cluster.world.wait("held", mig_request("1g.10gb"), schedulingGates=[{"name": "example.com/quota"}])
+    cluster.look()
+    cluster.look(after_s=5)
+    assert cluster.gpu_wishes() == {}
+    cluster.world.wait("placed", mig_request("1g.10gb"), schedulingGates=[{"name": GATE}])
+    cluster.look()
+    cluster.look(after_s=5)
+    assert cluster.gpu_wishes() != {}

@@ -14,7 +14,7 @@ import pytest
 from controller.devices.pod_containers import PodContainers, container_uses
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.objects.claims import ClaimAllocation
-from driver.objects.consumers import PodConsumer
+from driver.objects.consumers import Consumer
 
 
 def container(name: str, *claims: dict[str, str]) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def item(request: str = "gpu", claim: str = "one") -> ClaimAllocation:
     )
 
 
-ONE = PodConsumer(name="p", uid="pod-uid")
+ONE = Consumer(name="p", uid="pod-uid")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_pod_that_cannot_be_read_has_no_containers(api: KubernetesApi, code: i
 
 
 def test_another_pod_of_that_name_is_not_meant(api: KubernetesApi) -> None:
-    assert PodContainers(api).names("n", item(), PodConsumer(name="p", uid="former"), {}) == ()
+    assert PodContainers(api).names("n", item(), Consumer(name="p", uid="former"), {}) == ()
 
 
 def test_a_pod_that_names_nothing_is_asked_again_until_it_is_on_its_node(api: KubernetesApi) -> None:

@@ -31,6 +31,7 @@ from driver.explain.known.reading import read_inventory, read_node
 from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
 from driver.explain.tell.wire import to_wire
+from driver.objects.faults import PREPARE_CONDITIONS, STRATEGY_CONDITIONS
 
 CLAIM = ObjectRef(kind="ResourceClaim", namespace="mine", name="train")
 NOW = datetime(2026, 5, 1, 12, 0, 1, tzinfo=UTC)
@@ -427,6 +428,10 @@ def test_the_route_answers_as_the_terminal_does_where_asked() -> None:
     assert text.startswith("claim mine/train: DevicesInUse")
 
 
+TAINTING = (*PREPARE_CONDITIONS, *STRATEGY_CONDITIONS.values())
+"""Conditions by which devices are tainted."""
+
+
 def faults(*reasons: str) -> list[dict[str, Any]]:
     return [
         {
@@ -458,6 +463,8 @@ def test_what_is_wrong_with_devices_reaches_explain() -> None:
                      id="the controller's own condition"),
         pytest.param({"watched": ["a", "b"], "faults": faults("X", "Y"), "conditions": [{"type": "Ready"}]}, True,
                      id="whether the plugin is ready"),
+        *(pytest.param({"watched": ["a", "b"], "faults": faults("X", "Y"), "conditions": [{"type": kind}]}, True,
+                       id=kind) for kind in TAINTING),
         pytest.param({"watched": ["b", "a"], "faults": faults("Y", "X")}, False, id="another order"),
         pytest.param({"watched": ["a", "b"], "faults": faults("X")}, True, id="a fault less"),
         pytest.param({"watched": ["a"], "faults": faults("X", "Y")}, True, id="watched less"),

@@ -57,7 +57,7 @@ def snapshot(*nodes: NodeOverview) -> ControllerSnapshot:
         put_off=3,
         writes=WriteCounts(sent={key: 3}, failed={key: 1}),
         skipped={("pods", "TooLarge"): 4},
-        conversions=Conversions(pods={"converted": 5, "refused": 1}, created=2, collected=1),
+        conversions=Conversions(pods={"converted": 5, "refused": 1}, claims={"converted": 3}, created=2, collected=1),
         passes=durations.so_far(),
     )
 
@@ -127,6 +127,7 @@ def test_writes_claims_passes_and_what_is_skipped_are_counted(scrape: Scrape) ->
     assert page.value("rootport_api_write_errors_total", verb="patch") == 1
     assert page.value("rootport_api_objects_skipped_total", resource="pods", reason="TooLarge") == 4
     assert page.value("rootport_pod_conversions_total", outcome="converted") == 5
+    assert page.value("rootport_claim_conversions_total", outcome="converted") == 3
     assert page.value("rootport_converted_templates_created_total") == 2
     assert page.value("rootport_converted_templates_collected_total") == 1
     assert page.value("rootport_pending_claims", reason="NotEnoughMemory") == 2

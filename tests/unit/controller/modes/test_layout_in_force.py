@@ -95,12 +95,27 @@ def test_the_last_version_holds_while_the_next_cannot_be_read(
     assert cluster.layout.now.layout is Layout.LEAN
 
 
-def test_the_version_is_read_only_where_it_decides(scripted: ScriptedServer, scripted_api: KubernetesApi) -> None:
+def test_the_version_is_not_read_where_it_does_not_matter(
+    scripted: ScriptedServer, scripted_api: KubernetesApi
+) -> None:
     assert Cluster(scripted_api).layout.now.layout is Layout.FULL
-    large = Cluster(scripted_api)
-    large.nodes, large.has_counters = 100, False
-    assert (large.layout.now.layout, large.layout.now.has_counters) == (Layout.ONE, False)
     assert scripted.requests == []
+
+
+@pytest.mark.parametrize(
+    ("minor", "said"), [("34", "Kubernetes 1.34 does not take the counters"), ("35", "DRAPartitionableDevices is off")]
+)
+def test_without_counters_the_version_says_whether_a_gate_could_bring_them(
+    scripted: ScriptedServer, scripted_api: KubernetesApi, minor: str, said: str
+) -> None:
+    scripted.answers.append(version(minor))
+    cluster = Cluster(scripted_api)
+    cluster.nodes, cluster.has_counters = 100, False
+    choice = cluster.layout.now
+    assert (choice.layout, choice.has_counters) == (Layout.ONE, False)
+    assert said in choice.message
+    assert cluster.layout.now == choice
+    assert scripted.requests == ["GET /version"]
 
 
 def test_the_last_layout_is_there_while_the_next_is_found_out(

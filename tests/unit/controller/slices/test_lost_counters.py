@@ -18,6 +18,7 @@ from controller.slices.features import SliceFeatures
 from controller.slices.reconciler import SliceReconciler
 from controller.slices.writer import CountersLostError, SliceWriter
 from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.pages import Listing
 from driver.adapters.kubernetes.resources import JsonObject, Resource
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
@@ -55,6 +56,12 @@ class Server:
     def delete(self, _resource: Resource, name: str, **_: Any) -> None:
         del self.stored[name]
 
+    def server_minor(self) -> int:
+        return 37
+
+    def list(self, _resource: Resource) -> Listing:
+        return Listing(items=(), resource_version="1")  # DeviceClasses
+
     def _kept(self, body: JsonObject) -> JsonObject:
         spec = {key: value for key, value in body["spec"].items() if key not in self.dropped}
         if "devices" in spec:
@@ -71,6 +78,8 @@ class World:
         self.slices = SliceCache(self.server.stored.get)
         self.features = SliceFeatures(api)
         self.conditions: list[str] = []
+        self.message = ""
+        self.policies = DEFAULT_POLICIES
         inventory = node(mig_gpu("10", A30), name=NODE)
         reported = SimpleNamespace(name=NODE, health=NodeHealth(), inventory=lambda: inventory)
         informers = SimpleNamespace(
@@ -82,9 +91,7 @@ class World:
         liveness = SimpleNamespace(
             is_heard=lambda *_: True, liveness=lambda *_: Liveness.FRESH, has_beaten=lambda _node: True
         )
-        condition = SimpleNamespace(
-            of=lambda _inventory: None, put=lambda _inventory, **fields: self.conditions.append(fields["reason"])
-        )
+        condition = SimpleNamespace(of=lambda _inventory: None, put=self._put)
         self.modes = NodeModes(
             layout=LayoutInForce(api, has_counters=lambda: self.features.has_counters, nodes=lambda: 1),
             lists=ClaimLists(api, enqueue=lambda _node: None),
@@ -101,10 +108,14 @@ class World:
             writer=SliceWriter(api, self.slices, threading.Event()),
             features=self.features,
             condition=cast("Any", condition),
-            policies=lambda: DEFAULT_POLICIES,
+            policies=lambda: self.policies,
             nic_policies=lambda: DEFAULT_NIC_POLICIES,
             modes=self.modes,
         )
+
+    def _put(self, _inventory: object, *, reason: str, message: str, **_: object) -> None:
+        self.conditions.append(reason)
+        self.message = message
 
     def reconcile(self) -> float | None:
         return self.reconciler.reconcile(NODE)

@@ -8,7 +8,9 @@ from controller.cluster.inventories import StoredInventory
 from controller.slices.published_condition import ALL_MODES_PUBLISHED, PUBLISHED, PublishedCondition
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.resources import JsonObject, Resource
+from driver.api.gpu_policies import GpuPolicies
 from driver.modes.rule import Choice, Layout
+from tests.unit.controller.slices.test_lost_counters import World as Published
 
 FULL = Choice(layout=Layout.FULL, reason="SmallCluster", message="few Nodes")
 LEAN = Choice(layout=Layout.LEAN, reason="LargeCluster", message="many Nodes")
@@ -91,3 +93,15 @@ def test_a_node_that_has_lost_its_gpus_has_no_layout() -> None:
     world.put()
     assert world.put(choice=None) == {PUBLISHED: "True"}
     assert world.put(choice=None) is None
+
+
+def test_gpu_policies_whose_gate_the_controller_was_not_given_are_told() -> None:
+    published = Published()
+    published.reconcile()
+    assert "nodeAllocatable" not in published.message
+    policy = {"maxShares": 1, "nodeAllocatable": {"cpu": "14"}}
+    published.policies = GpuPolicies.model_validate(
+        {"apiVersion": "rootport.dev/v1alpha1", "kind": "GpuPolicies", "policies": [policy]}
+    )
+    published.reconcile()
+    assert "GpuPolicies have nodeAllocatable: the controller's --feature-gates lacks" in published.message

@@ -14,8 +14,28 @@ HEADER = {"apiVersion": "rootport.dev/v1alpha1", "kind": "GpuPolicies"}
 
 def test_without_a_match_the_defaults_hold() -> None:
     policies = GpuPolicies.model_validate(HEADER | {"policies": [{"models": ["*H100*"], "maxShares": 2}]})
-    assert policies.of(model="NVIDIA H100 PCIe", node="n").max_shares == 2
-    assert policies.of(model="NVIDIA A100", node="n") == GpuPolicy() == DEFAULT_POLICIES.of(model=None, node="n")
+    place = {"node": "n", "address": "0000:1b:00.0"}
+    assert policies.of(model="NVIDIA H100 PCIe", **place).max_shares == 2
+    assert policies.of(model="NVIDIA A100", **place) == GpuPolicy() == DEFAULT_POLICIES.of(model=None, **place)
+
+
+def test_some_gpus_of_a_node_have_rules_of_their_own() -> None:
+    rules = [{"pciAddresses": ["0000:1B:*", "0000:3b:00.0"], "strategy": "mps"}]
+    policies = GpuPolicies.model_validate(HEADER | {"policies": rules})
+    found = {
+        address: policies.of(model=None, node="n", address=address).share_strategy
+        for address in ("0000:1b:00.0", "0000:3b:00.0", "0000:5e:00.0")
+    }
+    assert found == {"0000:1b:00.0": "mps", "0000:3b:00.0": "mps", "0000:5e:00.0": "timeSlicing"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "strategy"),
+    [({}, "timeSlicing"), ({"strategy": "hamiCore"}, "hamiCore"), ({"strategies": ["mps", "timeSlicing"]}, "mps")],
+    ids=str,
+)
+def test_a_policy_has_one_strategy(policy: dict[str, Any], strategy: str) -> None:
+    assert GpuPolicy.model_validate(policy).share_strategy == strategy
 
 
 @pytest.mark.parametrize(
@@ -51,6 +71,9 @@ def test_policies_can_be_a_part_of_a_caches_key() -> None:
 @pytest.mark.parametrize(
     ("policy", "field"),
     [
+        ({"strategy": "exclusive"}, ("strategy",)),
+        ({"strategy": "mps", "strategies": ["mps"]}, ()),
+        ({"pciAddresses": []}, ("pciAddresses",)),
         ({"strategies": []}, ("strategies",)),
         ({"strategies": ["exclusive"]}, ("strategies", 0)),
         ({"strategies": ["mps", "mps"]}, ("strategies",)),
@@ -61,6 +84,14 @@ def test_policies_can_be_a_part_of_a_caches_key() -> None:
         ({"core": {"minimum": 101}}, ("core", "minimum")),
         ({"core": {"minimum": "5"}}, ("core", "minimum")),
         ({"core": {"step": 2.0}}, ("core", "step")),
+        ({"core": {"default": 101}}, ("core", "default")),
+        ({"core": {"default": -1}}, ("core", "default")),
+        ({"core": {"minimum": 10, "step": 10, "default": 15}}, ("core",)),
+        ({"core": {"minimum": 20, "step": 10, "default": 10}}, ("core",)),
+        ({"core": {"minimum": 20, "step": 10, "default": 0}}, ("core",)),
+        ({"core": {"total": 99}}, ("core", "total")),
+        ({"core": {"total": 10001}}, ("core", "total")),
+        ({"memoryRatio": {"total": 200}}, ("memoryRatio", "total")),
         ({"memoryRatio": {"minimum": 99, "step": 2}}, ("memoryRatio",)),
         ({"memory": {"minimum": "0"}}, ("memory", "minimum")),
         ({"memory": {"step": "500m"}}, ("memory", "step")),

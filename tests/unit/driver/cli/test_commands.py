@@ -102,6 +102,16 @@ def test_topo_says_that_rails_are_a_convention(rootport: Run) -> None:
     assert "Rails are" not in rootport("topo", nccl_file("rccl-8p_90a")).out  # without NICs
 
 
+def test_topo_shows_the_best_linked_gpus_of_a_machine_without_nvswitches(rootport: Run) -> None:
+    dgx_1 = machine_file("dgx-1-v100")
+    text = rootport("topo", dgx_1).out
+    assert "nvlinkPair: GPU0+GPU3, GPU1+GPU2, GPU4+GPU7, GPU5+GPU6\n" in text
+    assert "nvlinkQuad: GPU0+GPU1+GPU2+GPU3, GPU4+GPU5+GPU6+GPU7\n" in text
+    groups = json.loads(rootport("topo", dgx_1, "-o", "json").out)["linkGroups"]
+    assert groups["nvlinkPair"] == [["GPU0", "GPU3"], ["GPU1", "GPU2"], ["GPU4", "GPU7"], ["GPU5", "GPU6"]]
+    assert "nvlink" not in rootport("topo", machine_file("dgx-2")).out
+
+
 def test_topo_gives_the_inventory_as_data(rootport: Run) -> None:
     as_json = json.loads(rootport("topo", H100, "-o", "json").out)
     assert as_json == yaml.safe_load(rootport("topo", H100, "-o", "yaml").out)
@@ -226,14 +236,17 @@ def test_bad_problems_are_told_by_line(rootport: Run, tmp_path: Path, content: s
     assert says in ran.err
 
 
-@pytest.mark.parametrize(
-    "command", ["", "explain", "lint", "convert", "simulate", "pairs", "topo", "slices", "allocate", "completion"]
-)
-def test_help_teaches(rootport: Run, command: str) -> None:
+@pytest.mark.parametrize("command", ["", *cli.list_commands(click.Context(cli))])
+def test_help_teaches(rootport: Run, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     ran = rootport(*command.split(), "--help")
     assert ran.code == 0
     assert "Usage: " in ran.out
+    _, _, below = ran.out.partition("Options:")
+    assert f"rootport {command}".strip() + " " in below  # commands to copy
     assert all(len(line) <= 100 for line in ran.out.splitlines())
+    # Examples may be wider than a terminal, and are copied all the same; text is not.
+    assert [line for line in ran.out.splitlines() if len(line) > 80 and not line.startswith("    ")] == []
 
 
 def test_help_names_the_commands_that_read_a_dump(rootport: Run) -> None:

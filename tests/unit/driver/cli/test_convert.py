@@ -244,7 +244,9 @@ def test_files_that_are_no_manifests_are_named(rootport: Run, write: Callable[..
     [
         ((), "name files or folders, or - for standard input"),
         (("-o", "json", "FILE"), "are for --check"),
-        (("--kubeconfig", "x", "FILE"), "are for --check"),
+        (("-n", "ml", "FILE"), "are for --check"),
+        (("--kubeconfig", "x", "FILE"), "name a kubeconfig file"),
+        (("--context", "x", "--live", "FILE"), "which one has the devices?"),
         (("--check", "FILE", "--from", "dump"), "which of them?"),
         (("--check", "FILE", "-n", "ml"), "which of them?"),
         (("--path", "Fleet", "FILE"), "expected KIND=PATH"),

@@ -255,6 +255,7 @@ def test_how_far_it_has_come_is_counted(rootport: Run, monkeypatch: pytest.Monke
         yield step
 
     monkeypatch.setattr("driver.cli.explain.progress", counted)
+    monkeypatch.setattr("driver.cli.cluster_or_dump.progress", counted)
     rootport("explain", "--from", EXAMPLE)
     assert steps.pop(("reading objects", None)) > 2
     assert steps == {("explaining what is pending", 2): 2}

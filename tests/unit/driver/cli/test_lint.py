@@ -62,12 +62,21 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 EXAMPLES = sorted((REPO / "examples").glob("*.yaml"))
+BY_ROLE = REPO / "examples/nic-by-role.yaml"
 
 
 def test_all_examples_are_clean(rootport: Run) -> None:
-    ran = rootport("lint", *EXAMPLES, "--strict")
+    ran = rootport("lint", *(path for path in EXAMPLES if path != BY_ROLE), "--strict")
     assert (ran.code, ran.out) == (0, ""), ran.out
     assert "nothing found" in ran.err
+
+
+def test_the_example_of_administrators_attributes_is_only_warned_of_without_their_policies(rootport: Run) -> None:
+    ran = rootport("lint", BY_ROLE)
+    warnings = [line for line in ran.out.splitlines() if not line.startswith(" ")]
+    assert [line.rpartition(" ")[2] for line in warnings] == ["[unknown-attribute]", "[constraint-attribute]"]
+    assert all(": warning: " in line and "unless the administrator's policies publish it" in line for line in warnings)
+    assert ran.code == 0
 
 
 def test_all_examples_are_clean_on_the_machines_of_make_run(rootport: Run, tmp_path: Path) -> None:
@@ -76,7 +85,12 @@ def test_all_examples_are_clean_on_the_machines_of_make_run(rootport: Run, tmp_p
     with_vfs.write_text(Path(H100).read_text())
     machines = [option for path in (P4D, H100, FPGA, with_vfs) for option in ("--topology", path)]
     flags = ["--gpu-model", "azure-nd-h100-v5=H100", "--gpu-model", "with-vfs=H100", "--vfs-per-nic", "with-vfs=2"]
-    ran = rootport("lint", *EXAMPLES, *machines, *flags, "--nic-speed", "aws-p4d.24xlarge=100", "--strict")
+    flags += ["--nic-speed", "aws-p4d.24xlarge=100", "--nic-speed", "with-vfs=400"]
+    gpu_policies = tmp_path / "policies.yaml"
+    strategies = Path("examples/policies/strategies.yaml").read_text()
+    gpu_policies.write_text(strategies.replace("azure-nd-h100-v5-4", "with-vfs"))
+    policies = ("--gpu-policies", gpu_policies, "--device-policies", "examples/policies/device-policies.yaml")
+    ran = rootport("lint", *EXAMPLES, *machines, *flags, *policies, "--strict")
     assert (ran.code, ran.out) == (0, ""), ran.out
 
 
@@ -555,3 +569,16 @@ def test_what_simulate_wrote_of_sound_files_has_no_findings(rootport: Run, tmp_p
     assert rootport("simulate", "--topology", H100, "--gpu-model", "H100", *given, "--out", out).code == 0
     ran = rootport("lint", out)
     assert (ran.code, ran.out) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "amount"), [("gpu", "core: 200"), ("rdma", "bandwidthRatio: 120")], ids=["core", "bandwidthRatio"]
+)
+def test_an_amount_that_is_none_is_told_once(rootport: Run, tmp_path: Path, kind: str, amount: str) -> None:
+    path = tmp_path / "claim.yaml"
+    exactly = f"{{deviceClassName: {kind}.rootport.dev, capacity: {{requests: {{{amount}}}}}}}"
+    requests = f"spec: {{devices: {{requests: [{{name: one, exactly: {exactly}}}]}}}}\n"
+    path.write_text(f"apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {{name: train}}\n{requests}")
+    ran = rootport("lint", path, "--topology", H100)
+    assert "[capacity-invalid]" in ran.out
+    assert "[capacity-unavailable]" not in ran.out

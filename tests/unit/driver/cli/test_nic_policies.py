@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.paths import REPO
 from tests.support.topologies import machine_file
 
 Run = Callable[..., Any]
 
+EXAMPLES = REPO / "examples"
 TOPOLOGY = str(machine_file("rccl-4p4h"))
 HEADER = "apiVersion: rootport.dev/v1alpha1\nkind: NicPolicies\n"
 CLAIM = """\
@@ -41,6 +43,14 @@ def test_slices_are_by_the_policies_of_the_file(rootport: Run, policies: Path) -
     assert ran.code == 0
     assert '"bandwidth"' not in ran.out
     assert '"rdma"' in ran.out
+
+
+def test_simulate_tells_what_a_virtual_function_reserves_and_what_is_left(rootport: Run) -> None:
+    h100 = ("simulate", "--topology", EXAMPLES / "machines/azure-nd-h100-v5.yaml", "--nic-speed", 400)
+    ran = rootport(*h100, "--vfs-per-nic", 8, "--claims", EXAMPLES / "vf-bandwidth.yaml")
+    assert ran.code == 0
+    assert "7 of 8 VFs, 375Gbit/s" in ran.out
+    assert "rdma-vf-0101-00-00-2, 25Gbit/s" in ran.out
 
 
 def test_slices_are_of_the_vfs_and_the_speed_that_are_assumed(rootport: Run) -> None:

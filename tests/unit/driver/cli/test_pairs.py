@@ -23,7 +23,9 @@ Run = Callable[..., Any]
 WISHES = [
     pytest.param([], id="one pair"),
     pytest.param(["--gpus", 8], id="eight pairs"),
-    pytest.param(["--gpus", 8, "--scope", "ladder"], id="eight pairs by the ladder"),
+    pytest.param(["--gpus", 4, "--scope", "ladder"], id="four pairs by the ladder"),
+    pytest.param(["--gpus", 5, "--farthest", "numa"], id="five pairs by the ladder to the NUMA node"),
+    pytest.param(["--gpus", 8, "--nics", 4, "--scope", "ladder"], id="two GPUs with each NIC by the ladder"),
     pytest.param(["--gpus", 16, "--scope", "switch"], id="sixteen pairs"),
     pytest.param(["--gpus", 8, "--nics", 4], id="two GPUs with each NIC"),
     pytest.param(["--gpus", 4, "--nics", 8, "--scope", "numa"], id="two NICs with each GPU"),
@@ -58,9 +60,11 @@ def test_what_it_prints_is_what_the_api_takes(rootport: Run, arguments: list[obj
         ("--gpus 5 --nics 2", "5 GPUs with 2 NICs cannot be put into equal groups: for 2 NICs, ask for 4 or 6 GPUs"),
         ("--gpus 0", "at least one of each is needed"),
         ("--gpus 20 --scope switch", "40 devices: a claim can have 32"),
-        ("--gpus 9 --scope ladder", "take 36 constraints: a claim can have 32, enough for 8 groups"),
-        ("--gpus 8 --gpu-core 50 --scope ladder", "take 33 constraints"),
-        ("--gpus 8 --rails 0,1,2,3,4,5,6,7 --scope ladder", "take 33 constraints"),
+        ("--gpus 9 --scope ladder", "take 72 constraints: a claim can have 32, enough for 4 groups"),
+        ("--gpus 5 --scope ladder", "or use --farthest numa, or --scope switch, root or numa"),
+        ("--gpus 4 --gpu-core 50 --scope ladder", "take 33 constraints"),
+        ("--gpus 4 --rails 0,1,2,3 --scope ladder", "take 33 constraints"),
+        ("--scope numa --farthest numa", "--farthest numa with --scope numa: only a ladder has a last rung"),
         ("--gpus 2 --rails 0", "--rails names 1 rail for 2 NICs"),
         ("--gpus 2 --rails 1,1", "--rails names rail 1 twice"),
         ("--rails one", "'one' is not a rail"),
@@ -88,24 +92,47 @@ def test_all_mistakes_are_told_at_once(rootport: Run) -> None:
     assert len(ran.err.splitlines()) == 3
 
 
-def test_the_nic_stands_before_its_gpu_and_has_three_rungs(rootport: Run) -> None:
-    devices = yaml.safe_load(rootport("pairs", "--gpus", 2).out)["spec"]["devices"]
-    assert [request["name"] for request in devices["requests"]] == ["nic-0", "gpu-0", "nic-1", "gpu-1"]
-    assert [rung["name"] for rung in devices["requests"][0]["firstAvailable"]] == ["switch", "root", "numa"]
-    assert len(devices["constraints"]) == 8
+ALTERNATIVES = ["switch", "root", "root-no-numa", "numa", "node", "node-no-numa"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "alternatives", "constraints"),
+    [
+        pytest.param("", ALTERNATIVES, 8, id="to-the-node"),
+        pytest.param("--farthest numa", ALTERNATIVES[:4], 6, id="to-the-numa-node"),
+        pytest.param("--farthest root", ALTERNATIVES[:3], 5, id="to-the-root"),
+        pytest.param("--gpus 4 --scope ladder", ALTERNATIVES[:5], 7, id="two-gpus-with-a-nic"),
+    ],
+)
+def test_the_gpu_stands_before_its_nic_and_both_have_all_rungs(
+    rootport: Run, flags: str, alternatives: list[str], constraints: int
+) -> None:
+    devices = yaml.safe_load(rootport("pairs", "--gpus", 2, "--nics", 2, *flags.split()).out)["spec"]["devices"]
+    assert [request["name"] for request in devices["requests"]] == ["gpu-0", "nic-0", "gpu-1", "nic-1"]
+    for request in devices["requests"]:
+        assert [rung["name"] for rung in request["firstAvailable"]] == alternatives
+    assert len(devices["constraints"]) == 2 * constraints
 
 
 def test_a_long_ladder_says_what_it_costs(rootport: Run) -> None:
-    told = rootport("pairs", "--gpus", 5, "--scope", "ladder").err
-    assert "a ladder of 5 groups: " in told
-    assert "2 s with 5 groups and over 4 s with more" in told
-    assert rootport("pairs", "--gpus", 4).err == ""
+    assert "a ladder of 4 groups: " in rootport("pairs", "--gpus", 4, "--scope", "ladder").err
+    assert "a ladder of 5 groups: " in rootport("pairs", "--gpus", 5, "--farthest", "numa").err
+    assert rootport("pairs", "--gpus", 3).err == ""
+    assert rootport("pairs", "--gpus", 4, "--farthest", "numa").err == ""
     assert rootport("pairs", "--gpus", 5, "--scope", "switch").err == ""
+
+
+def test_four_groups_end_at_the_numa_node_and_say_so(rootport: Run) -> None:
+    ran = rootport("pairs", "--gpus", 4)
+    assert "note: --farthest numa: " in ran.err
+    assert ran.out == rootport("pairs", "--gpus", 4, "--farthest", "numa").out
+    assert "anywhere on the node" not in ran.out
+    assert "else anywhere on the node" in rootport("pairs", "--gpus", 3).out
 
 
 def matched(ran: Any) -> set[str]:
     constraints = yaml.safe_load(ran.out)["spec"]["devices"]["constraints"]
-    return {constraint["matchAttribute"] for constraint in constraints}
+    return {constraint["matchAttribute"] for constraint in constraints if "matchAttribute" in constraint}
 
 
 def test_many_pairs_are_written_so_that_the_scheduler_is_quick(rootport: Run, tmp_path: Path) -> None:
@@ -155,7 +182,7 @@ def test_nics_on_rails_are_of_one_fabric(rootport: Run, scope: str) -> None:
     (constraint,) = [
         constraint
         for constraint in yaml.safe_load(rootport(*wish, "--rails", "0,1").out)["spec"]["devices"]["constraints"]
-        if constraint["matchAttribute"] == "rootport.dev/linkType"
+        if constraint.get("matchAttribute") == "rootport.dev/linkType"
     ]
     assert constraint["requests"] == ["nic-0", "nic-1"]
     assert "rootport.dev/linkType" not in matched(rootport(*wish))
@@ -177,7 +204,6 @@ def test_a_claim_on_rails_is_never_given_a_nic_of_another_fabric(rootport: Run, 
     ("flag", "says"),
     [
         ("--gpu-core 50", "without --gpu-memory each share takes all memory of its GPU"),
-        ("--gpu-memory 40Gi", "without --gpu-core each share takes the whole compute of its GPU"),
     ],
 )
 def test_a_share_of_one_amount_says_that_it_takes_all_of_the_other(rootport: Run, flag: str, says: str) -> None:
@@ -201,10 +227,18 @@ def test_a_machine_that_shows_no_switch_says_so(rootport: Run) -> None:
 
 
 def test_a_machine_without_room_is_told_and_the_claim_is_printed_all_the_same(rootport: Run) -> None:
-    ran = rootport("pairs", "--gpus", 2, "--topology", H100, "--topology", TS1)
+    ran = rootport("pairs", "--gpus", 2, "--farthest", "numa", "--topology", H100, "--topology", TS1)
     assert ran.code == 1
     assert "this claim: no room" in ran.err
     assert yaml.safe_load(ran.out)["kind"] == "ResourceClaim"
+
+
+def test_a_machine_that_has_nothing_nearer_gives_devices_from_anywhere_and_it_is_told(rootport: Run) -> None:
+    ran = rootport("pairs", "--gpus", 2, "--topology", TS1)
+    assert ran.code == 0
+    assert ran.err.count("SYS") == 2
+    assert "2 groups are not aligned" in ran.err
+    assert "not aligned" not in rootport("pairs", "--gpus", 2, "--topology", H100).err
 
 
 def test_vfs_are_assumed_where_they_are_asked_for(rootport: Run) -> None:
@@ -257,3 +291,20 @@ def test_roots_that_a_topology_file_does_not_record_are_not_known(rootport: Run,
     assert "use --scope" not in ran.err, "each other scope has its own line"
     two = rootport("pairs", flat, "--scope", "root", "--gpus", 2, "--nics", 1)
     assert "this claim: no room" in two.err, "one root is of one NUMA node"
+
+
+def test_a_nic_for_each_switch_is_counted_on_the_machine(rootport: Run) -> None:
+    p4d = nccl_file("aws-p4d.24xlarge")
+    ran = rootport("pairs", "--gpus", 8, "--nic-per", "switch", "--topology", p4d)
+    assert ran.code == 0, ran.err
+    assert ran.out == rootport("pairs", "--gpus", 8, "--nics", 4, "--scope", "switch").out
+    assert "--scope switch  yes" in ran.err
+
+
+def test_a_nic_for_each_switch_of_an_unknown_machine_is_a_share_for_each_gpu(rootport: Run) -> None:
+    refused = rootport("pairs", "--gpus", 8, "--nic-per", "switch")
+    assert refused.code == 2
+    assert "add --bandwidth" in refused.err
+    ran = rootport("pairs", "--gpus", 8, "--nic-per", "switch", "--bandwidth", "25G")
+    assert ran.out == rootport("pairs", "--gpus", 8, "--scope", "switch", "--bandwidth", "25G").out
+    assert "--nics" in rootport("pairs", "--nic-per", "switch", "--nics", 2).err

@@ -100,6 +100,22 @@ def test_the_examples_are_allocated_as_their_comments_say(rootport: Run, tmp_pat
     assert len({gpu["pcieSwitch"] for gpu in pairs[::2]}) == 8
 
 
+def test_the_best_linked_gpus_are_given_where_a_machine_has_such_and_linked_ones_elsewhere(
+    rootport: Run, tmp_path: Path
+) -> None:
+    for machine, pairs in (("dgx-1-v100", 1), ("dgx-2", 0)):
+        topology, out = machine_file(machine), tmp_path / machine
+        claims = ("--claims", "examples/best-linked-gpus.yaml")
+        ran = rootport("simulate", "--topology", topology, *claims, "--out", out, "-o", "json")
+        assert ran.code == 0, ran.err
+        ((device, other),) = [claim["devices"] for claim in json.loads(ran.out)["claims"]]
+        attributes = published_attributes(out)
+        values = [attributes[found["pool"], found["device"]] for found in (device, other)]
+        assert len({value["nvlinkDomain"] for value in values if "nvlinkDomain" in value}) == 1
+        assert len({value["nvlinkPair"] for value in values if "nvlinkPair" in value}) == pairs
+        assert device["request"] == ("gpus/pair" if pairs else "gpus/linked")
+
+
 def published_attributes(out: Path) -> dict[tuple[str, str], dict[str, object]]:
     return {
         (resource_slice["spec"]["pool"]["name"], device["name"]): {

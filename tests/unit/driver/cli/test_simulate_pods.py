@@ -104,6 +104,29 @@ def test_a_job_set_has_the_pods_of_all_its_jobs(simulate: Callable[..., Any]) ->
     assert len(result["claims"]) == 4
 
 
+def test_a_leader_worker_set_has_leaders_with_their_claims_and_workers_with_theirs(
+    simulate: Callable[..., Any],
+) -> None:
+    groups = {
+        "size": 3,
+        "leaderTemplate": {"spec": {"resourceClaims": [TEMPLATE | {"resourceClaimTemplateName": "leader"}]}},
+        "workerTemplate": {"spec": {"resourceClaims": [TEMPLATE]}},
+    }
+    kind = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "s"}}
+    leaders = kind | {"spec": {"replicas": 2, "leaderWorkerTemplate": groups}}
+
+    result = simulate(template("t"), template("leader"), leaders)
+
+    assert [pod["name"] for pod in result["pods"]] == ["s-0", "s-1", "s-0-1", "s-0-2", "s-1-1", "s-1-2"]
+    assert len(result["claims"]) == 6
+
+
+def test_without_a_template_of_its_own_a_leader_is_like_a_worker(simulate: Callable[..., Any]) -> None:
+    kind = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "s"}}
+    spec = {"leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": {"resourceClaims": [TEMPLATE]}}}}
+    assert [pod["name"] for pod in simulate(template("t"), kind | {"spec": spec})["pods"]] == ["s-0", "s-0-1"]
+
+
 @pytest.mark.parametrize(("replicas", "parallelism"), [(10**9, 0), (0, 10**9)])
 def test_a_job_set_without_pods_costs_little_however_many_jobs_it_has(replicas: int, parallelism: int) -> None:
     documents = read_manifest_text(yaml.safe_dump(job_set(replicas, parallelism, jobs=3)), "x").documents
@@ -245,3 +268,10 @@ def test_pods_of_the_files_keep_their_names_whatever_stands_before_them(
 def test_a_claim_of_a_pod_keeps_its_name_where_an_unused_template_has_it(simulate: Callable[..., Any]) -> None:
     result = simulate(template("p-gpu"), template("t"), pod("p", TEMPLATE), pod("q", TEMPLATE))
     assert names(result) == ["p-gpu-2", "p-gpu", "q-gpu"]
+
+
+def test_room_that_a_pod_which_fits_nowhere_cannot_use_is_fragmented(rootport: Run, tmp_path: Path) -> None:
+    path = tmp_path / "objects.yaml"
+    path.write_text(yaml.safe_dump_all([claim("c", 16), pod("p", {"name": "c", "resourceClaimName": "c"})]))
+    ran = rootport("simulate", "--topology", H100, "--claims", path, "--policy", "pack")
+    assert "pods such as these could not use 8.0 on average (fragmentation: 100 %)" in ran.out

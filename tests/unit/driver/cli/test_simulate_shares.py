@@ -45,8 +45,9 @@ MIXED = "---\n".join(
 EXAMPLES = [
     pytest.param("half-gpu", 2, 2, (), id="two halves"),
     pytest.param("half-gpu-vf", 2, 2, ("--vfs-per-nic", "2"), id="two halves, each with a VF of the NIC beside it"),
-    pytest.param("mps", 1, 2, (), id="two by MPS"),
+    pytest.param("mps", 1, 2, ("--nodes", "4", "--gpu-policies", "examples/policies/mps.yaml"), id="two by MPS"),
     pytest.param("three-pods-one-gpu", 1, 3, (), id="three of different sizes"),
+    pytest.param("memory-only", 1, 2, (), id="two of memory alone"),
     pytest.param("inference", 2, 4, (), id="four quarters"),
 ]
 
@@ -69,9 +70,9 @@ def test_shares_are_counted_as_parts_of_their_gpu(rootport: Run, write: Callable
     assert node["free"] == {"gpu": {"free": 4, "total": 8}, "rdma": {"free": 8, "total": 8}}
     assert node["devices"] == 16
     assert node["sharedGpus"] == {
-        GPUS[0]: {"mode": "shared", "left": {"core": 20, "memory": 20 << 30}},
-        GPUS[1]: {"mode": "ratio", "left": {"core": 75, "memoryRatio": 75}},
-        GPUS[2]: {"mode": "mig", "left": {"slices": {"free": 7, "total": 8}}},
+        GPUS[0]: {"mode": "shared", "left": {"core": 20, "memory": 20 << 30}, "strategy": "timeSlicing"},
+        GPUS[1]: {"mode": "ratio", "left": {"core": 75, "memoryRatio": 75}, "strategy": "timeSlicing"},
+        GPUS[2]: {"mode": "mig", "left": {"slices": {"free": 7, "total": 8}}, "strategy": None},
     }
     given = {one["name"]: one["devices"][0] for one in data["claims"]}
     assert {name: one["device"] for name, one in given.items()} == {
@@ -82,7 +83,7 @@ def test_shares_are_counted_as_parts_of_their_gpu(rootport: Run, write: Callable
         "whole": GPUS[3],
     }
     assert given["half"]["consumedCapacity"] == {"core": "50", "memory": "40Gi"}
-    assert given["whole"]["consumedCapacity"] == {"core": "100", "memory": "80Gi"}
+    assert given["whole"]["consumedCapacity"] == {"core": "0", "memory": "80Gi"}
     assert len({one["shareID"] for one in given.values() if "shareID" in one}) == 4
     assert "shareID" not in given["partition"]
     assert node["allocated"][GPUS[0]] == ["default/half", "default/third"]
@@ -145,27 +146,28 @@ def sharing(strategy: str) -> str:
     )
 
 
-def test_a_share_beside_one_with_another_strategy_cannot_be_prepared_as_on_a_node(
+def test_shares_of_two_strategies_never_meet_on_a_gpu(
     rootport: Run, write: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    first = claim("by-mps", "gpu", "core: 50, memory: 30Gi") + sharing("mps")
-    second = claim("in-turns", "gpu", "core: 20, memory: 10Gi") + sharing("timeSlicing")
-    third = claim("by-mps-too", "gpu", "core: 10, memory: 10Gi") + sharing("mps")
-    given = ("--claims", write(f"{first}---\n{second}---\n{third}"), "--out", tmp_path / "out")
+    kinds = {"by-mps": "gpu-mps", "in-turns": "gpu", "by-mps-too": "gpu-mps", "in-turns-too": "gpu"}
+    claims = "---\n".join(claim(name, kind, "core: 20, memory: 10Gi") for name, kind in kinds.items())
+    given = ("--nodes", "4", "--claims", write(claims), "--gpu-policies", "examples/policies/mps.yaml")
     ran = rootport("simulate", *ARGUMENTS, *given, "-o", "json")
-    assert ran.code == 1
-    claims = {one["name"]: one for one in json.loads(ran.out)["claims"]}
-    assert {one["devices"][0]["device"] for one in claims.values()} == {GPUS[0]}
-    assert {name: one.get("reason") for name, one in claims.items()} == {
-        "by-mps": None,
-        "in-turns": "PrepareFails",
-        "by-mps-too": None,
-    }
-    assert f"GPU {GPUS[0]} is in use by claim default/by-mps" in claims["in-turns"]["message"]
-    assert "kept apart by 'mps'" in claims["in-turns"]["message"]
-    assert "cdi" not in claims["in-turns"]
+    assert ran.code == 0, ran.err
+    found = {one["name"]: one["devices"][0]["device"] for one in json.loads(ran.out)["claims"]}
+    assert found["by-mps"] == found["by-mps-too"] == GPUS[0]
+    assert found["in-turns"] == found["in-turns-too"]
+    nodes = {one["name"]: one["node"] for one in json.loads(ran.out)["claims"]}
+    assert nodes["by-mps"] == "azure-nd-h100-v5-4" != nodes["in-turns"]
     table = rootport("simulate", *ARGUMENTS, *given).out
-    assert "3 of 3 claims allocated, 1 cannot be prepared" in table
+    assert "shared by mps  2       60% core, 60Gi memory" in table
+    assert table.count("60% core, 60Gi memory") == 2
+
+
+def test_a_claim_for_mps_fits_nowhere_where_no_gpu_offers_it(rootport: Run, write: Callable[[str], Path]) -> None:
+    ran = rootport("simulate", *ARGUMENTS, "--claims", write(claim("by-mps", "gpu-mps", "core: 20, memory: 10Gi")))
+    assert ran.code == 1
+    assert "0 of 1 claim allocated" in ran.out
 
 
 def test_a_nominal_memory_size_is_told(rootport: Run, write: Callable[[str], Path]) -> None:

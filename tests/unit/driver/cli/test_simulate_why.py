@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.topologies import nccl_file
+from tests.support.topologies import machine_file, nccl_file
 
 H100 = nccl_file("azure-nd-h100-v5")
 ARGUMENTS = ("--topology", H100, "--gpu-model", "H100", "--gpu-memory", "80Gi")
@@ -296,6 +296,23 @@ def test_a_constraint_on_what_is_not_recorded_is_not_known_either(rootport: Run,
     assert "known" not in claims_of(rootport("simulate", *cards))["two"], "an L40S has none"
 
 
+def test_a_quad_that_is_not_free_is_told_by_what_it_lacks_and_behind_nvswitches_what_to_ask_for(
+    rootport: Run, write: Callable[..., Path]
+) -> None:
+    quad = json.loads(claim("quad", count=4))
+    quad["spec"]["devices"]["constraints"] = [{"matchAttribute": "rootport.dev/nvlinkQuad"}]
+    of_the_other = {"cel": {"expression": 'device.attributes["rootport.dev"].index == 6'}}
+    singles = (claim("any"), claim("other", selectors=[of_the_other]))
+    given = write("\n---\n".join([*singles, json.dumps(quad)]))
+    ran = rootport("simulate", "--topology", machine_file("dgx-1-v100"), "--claims", given, "-o", "json")
+    said = claims_of(ran)["quad"]["message"]
+    assert 'the best is "0000:06:00.0": request gpu needs 4, of which 3 are free and 4 are there; in use by' in said
+    assert "claim default/any" in said
+
+    ran = rootport("simulate", "--topology", machine_file("dgx-2"), "--claims", given, "-o", "json")
+    assert "(match rootport.dev/nvlinkDomain for GPUs that any links join)" in claims_of(ran)["quad"]["message"]
+
+
 def test_mig_mode_of_old_gpus_is_not_recorded(rootport: Run) -> None:
     old = ("simulate", "--topology", nccl_file("aws-p4d.24xlarge"), "--gpu-model", "A100-SXM4-40GB")
     answer = claims_of(rootport(*old, "--claims", "examples/mig.yaml", "-o", "json"))["mig"]
@@ -316,8 +333,10 @@ def test_a_mistake_beside_what_is_not_recorded_stays_a_mistake(rootport: Run, wr
 @pytest.mark.parametrize(
     ("wanted", "says", "option"),
     [
-        (claim("one", "rdma", capacity={"requests": {"bandwidth": "25G"}}), "; rdma devices", "--nic-speed"),
-        (claim("one", capacity={"requests": {"core": "50", "memory": "39Gi"}}), "; gpu devices", "--gpu-memory"),
+        (claim("one", "rdma", capacity={"requests": {"bandwidth": "25G"}}),
+         "; they have bandwidthRatio; a NIC has one of the two, by its policy", "--nic-speed"),
+        (claim("one", capacity={"requests": {"core": "50", "memory": "39Gi"}}),
+         "; gpu devices have it where it is known", "--gpu-memory"),
     ],
     ids=["bandwidth", "memory"],
 )  # fmt: skip
@@ -326,7 +345,7 @@ def test_a_capacity_that_is_not_known_of_these_devices_is_not_said_to_be_of_othe
 ) -> None:
     ran = rootport("simulate", "--topology", H100, "--claims", write(wanted), "-o", "json")
     answer = claims_of(ran)["one"]
-    assert f"{says} have it where it is known" in answer["message"]
+    assert says in answer["message"]
     assert option in answer["nearestMiss"]
 
 

@@ -14,8 +14,9 @@ from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import Condition, Device, DeviceAllocation, DeviceAmounts, DeviceFragment
 from driver.cli.node_tree import node_tree
 from driver.cli.render import console
-from driver.cli.status_report import print_cluster
-from driver.status.cluster import NodeReadiness, name_order, node_overviews, node_readiness, node_totals
+from driver.cli.status_report import print_cluster, print_node
+from driver.model.managed_nodes import TAINT
+from driver.status.cluster import NodeReadiness, is_healthy, name_order, node_overviews, node_readiness, node_totals
 from tests.support.observed_cluster import CARD, GIB, devices_of, inventory_object, small_cluster, with_status
 from tests.support.paths import REPO
 
@@ -240,6 +241,32 @@ def test_a_node_without_an_inventory_or_with_a_silent_one_has_nothing_free() -> 
 )
 def test_a_nodes_own_word_is_in_its_inventory(inventory: dict[str, Any], word: NodeReadiness) -> None:
     assert node_readiness(inventory) == word
+
+
+def managed_inventory(*, silent: bool = False) -> dict[str, Any]:
+    inventory = inventory_object("n1", silent=silent)
+    for item in inventory["status"]["conditions"]:
+        if item["type"] == "Published":
+            item["message"] = f"24 devices in 1 slice; placed by Rootport: all have the taint {TAINT}:NoSchedule"
+    return inventory
+
+
+def test_a_managed_node_is_no_fault_and_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    ready = node_readiness(managed_inventory())
+    assert ready == NodeReadiness(state="Ready", managed=True)
+    assert node_readiness(managed_inventory(silent=True)).managed
+    (node,) = node_overviews(devices_of("n1"), {"n1": ready})
+    assert is_healthy(node)
+    assert node.to_wire()["managed"] is True
+    assert node_totals(node).gpus.free == 8
+    (other,) = node_overviews(devices_of("n2"), {"n2": NodeReadiness(state="Ready")})
+    assert "managed" not in other.to_wire()
+    print_cluster([node, other], only_unhealthy=False, is_selected=False)
+    assert "Managed, so that Rootport's placement allocates their devices: n1\n" in capsys.readouterr().out
+    print_cluster([other], only_unhealthy=False, is_selected=False)
+    assert "Managed" not in capsys.readouterr().out
+    print_node(node, devices_of("n1"))
+    assert "managed: Rootport's placement allocates its devices" in " ".join(capsys.readouterr().out.split())
 
 
 def test_names_are_sorted_as_people_do() -> None:

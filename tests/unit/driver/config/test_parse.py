@@ -139,7 +139,7 @@ def test_no_strategy_is_chosen_before_it_is_known_what_the_claim_was_given() -> 
         ),
         (
             parameters("GPUConfig"),
-            {".kind": "'GPUConfig' is not known: expected one of FpgaConfig, GpuConfig, MigConfig, RdmaConfig"},
+            {".kind": "'GPUConfig' is not known: did you mean GpuConfig?"},
         ),
         (
             {},
@@ -189,8 +189,9 @@ def test_all_mistakes_are_told_at_once() -> None:
         (
             {"strategy": "exclusive", "mps": {"nonsense": 1}, "timeSlicing": {}},
             {
-                ".timeSlicing": "is only for strategy timeSlicing, but the strategy is exclusive",
-                ".mps": "is only for strategy mps, but the strategy is exclusive",
+                f".{name}": f"is only for strategy {name}, but the strategy is exclusive: set strategy: {name}, or "
+                f"leave out {name}"
+                for name in ("timeSlicing", "mps")
             },
         ),
         # As NVIDIA's own driver writes them.
@@ -200,7 +201,13 @@ def test_all_mistakes_are_told_at_once() -> None:
             {"strategy": "mps", "mps": {"defaultActiveThreadPercentage": 50}},
             {".mps.defaultActiveThreadPercentage": "unknown field; did you mean activeThreadPercentage?"},
         ),
-        ({"hamiCore": {}}, {".hamiCore": "is only for strategy hamiCore, but the strategy is not set"}),
+        (
+            {"mps": {}, "hamiCore": {}},
+            {
+                ".hamiCore": "is only for strategy hamiCore, but the strategy is mps: set strategy: hamiCore, or "
+                "leave out hamiCore"
+            },
+        ),
         (
             {"strategy": "MPS", "mps": {}},
             {".strategy": "'MPS' is not known: did you mean mps?"},
@@ -254,7 +261,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         "strategy-of-nvidias-driver",
         "settings-of-nvidias-driver",
         "field-of-nvidias-driver",
-        "settings-without-strategy",
+        "settings-of-two-strategies",
         "strategy-in-capitals",
         "interval",
         "mps-zero-and-unknown",
@@ -361,8 +368,9 @@ def test_what_is_accepted_has_settings_of_its_own_strategy_alone(
     if isinstance(parsed, GpuConfig):
         assert {name for name, value in write(parsed.sharing).items() if value is not None} <= {
             "strategy",
-            strategy,
+            parsed.sharing.meant,
         }
+        assert strategy is None or parsed.sharing.meant == strategy
     else:
         assert isinstance(parsed, tuple)
         assert all(error.path.startswith(WHERE) for error in parsed)

@@ -19,7 +19,9 @@ from driver.errors import InputError
 from driver.layout.slices import resource_slices
 from driver.lint import lint_claim
 from driver.lint.findings import LintCode
+from driver.model.devices import RdmaPort
 from driver.model.inventory import Inventory
+from tests.support.machines import gpu, nic, node
 from tests.support.topologies import REAL_MACHINE_FILES, machine_file
 from tests.unit.driver.convert.conversions import CLASSES
 
@@ -69,7 +71,31 @@ def test_the_nearest_nic_is_taken_first() -> None:
     inventory = read_topology(machine_file("azure-nd-h100-v5"))
     found = allocated(inventory, [checked(pair(Near.PREFERRED))])
     assert found is not None
-    assert [result["request"] for result in found[0]] == ["nic-0/switch", "gpu-0/switch"]
+    assert [result["request"] for result in found[0]] == ["gpu-0/switch", "nic-0/switch"]
+
+
+@pytest.mark.parametrize("per_switch", [1, 2, 4, 8])
+@pytest.mark.parametrize("nics", [1, 4])
+def test_a_nic_for_each_switch_whatever_the_machine_has(per_switch: int, nics: int) -> None:
+    """Koordinator's joint allocation, SamePCIe: as many NICs as the GPUs have switches (device_allocator.go)."""
+    switches = range(8 // per_switch)
+    machine = node(
+        *(gpu(f"{16 * s + n + 16:02x}", s % 2, f"f{s}") for s in switches for n in range(per_switch)),
+        *(nic(f"{16 * s + 31:02x}", s % 2, f"f{s}", ports=(RdmaPort(speed_gbps=100),)) for s in switches),
+    )
+    request = DeviceRequest(
+        gpus=(GpuRequest(count=8),),
+        nics=(NicRequest(count=nics, speed=100 * 10**9),),
+        near=Near.SWITCH,
+        nic_each=True,
+    )
+    found = allocated(machine, [checked(request)])
+    if per_switch > 8 // nics:
+        assert found is None, "the user says that each NIC has fewer GPUs, and more of them than its bandwidth is for"
+        return
+    assert found is not None
+    given = {result["device"] for result in found[0]}
+    assert given == {device.name for device in machine.devices()}
 
 
 def test_a_share_of_several_gpus_is_of_different_ones() -> None:
@@ -213,7 +239,6 @@ def test_how_near_devices_are_is_told_as_the_claim_says_it(request_: DeviceReque
         (DeviceRequest(gpus=(GpuRequest(memory=40),)), "40 bytes of GPU memory: did you mean 40Gi?"),
         (DeviceRequest(gpus=(GpuRequest(core=5, memory=2**30, strategy="magic"),)), "no sharing strategy"),
         (DeviceRequest(gpus=(GpuRequest(count=2, core=5, memory=2**30, strategy="mps"),)), "MPS on one GPU only"),
-        (DeviceRequest(gpus=(GpuRequest(memory=2**30, strategy="mps"),)), "nothing says how much"),
         (
             DeviceRequest(gpus=tuple(GpuRequest(core=core, memory=2**30, strategy="hamiCore") for core in (10, 20))),
             "unlike shares",

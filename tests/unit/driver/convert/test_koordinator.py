@@ -39,17 +39,17 @@ def annotated(resources: dict[str, Any], **annotations: Any) -> dict[str, Any]:
         ({"gpu-core": "200", "gpu-memory": "60Gi"}, "gpu 2 core=100 memory=30Gi"),
         ({"gpu-memory-ratio": "100"}, "gpu 1"),
         ({"gpu-memory-ratio": "300"}, "gpu 3"),
-        ({"gpu-memory-ratio": "50"}, "gpu-ratio 1 core=1 memoryRatio=50"),
-        ({"gpu-memory": "20Gi"}, "gpu 1 core=1 memory=20Gi"),
-        ({"gpu-core": "0", "gpu-memory": "20Gi"}, "gpu 1 core=1 memory=20Gi"),
+        ({"gpu-memory-ratio": "50"}, "gpu-ratio 1 memoryRatio=50"),
+        ({"gpu-memory": "20Gi"}, "gpu 1 memory=20Gi"),
+        ({"gpu-core": "0", "gpu-memory": "20Gi"}, "gpu 1 memory=20Gi"),
         ({"gpu.shared": "2", "gpu-core": "100", "gpu-memory-ratio": "60"}, "gpu-ratio 2 core=50 memoryRatio=30"),
         ({"gpu.shared": "2", "gpu-core": "50", "gpu-memory": "20Gi"}, "gpu 2 core=25 memory=10Gi"),
-        ({"gpu.shared": "1", "gpu-memory": "20Gi"}, "gpu 1 core=1 memory=20Gi"),
-        ({"gpu.shared": "2", "gpu-memory-ratio": "50"}, "gpu-ratio 2 core=1 memoryRatio=25"),
+        ({"gpu.shared": "1", "gpu-memory": "20Gi"}, "gpu 1 memory=20Gi"),
+        ({"gpu.shared": "2", "gpu-memory-ratio": "50"}, "gpu-ratio 2 memoryRatio=25"),
         ({"gpu.shared": "2", "gpu-memory-ratio": "200"}, "gpu 2"),
         ({"rdma": "100"}, "rdma 1"),
         ({"rdma": "200"}, "rdma 2"),
-        ({"rdma": "25"}, "rdma 1 bandwidth=25G"),
+        ({"rdma": "25"}, "rdma 1 bandwidthRatio=25"),
         ({"fpga": "100"}, "fpga 1"),
         ({"fpga": "300"}, "fpga 3"),
         ({"fpga": "50"}, "fpga 1"),
@@ -172,14 +172,24 @@ def test_each_gpu_gets_a_nic_under_its_switch(rdma: str, is_noted: bool) -> None
     found = requests(conversion)
     assert [item["name"] for item in found] == [f"{kind}-{n}" for n in range(4) for kind in ("nic", "gpu")]
     assert [item["exactly"].get("count", 1) for item in found] == [2 if rdma == "800" else 1, 1] * 4
+    shares = [item["exactly"]["capacity"]["requests"] for item in found if "capacity" in item["exactly"]]
+    assert shares == ([{"bandwidth": "25G"}] * 4 if is_noted else [])
     notes = fields(conversion, Outcome.NOTED)
-    assert any("rootport pairs --gpus 4 --nics 1" in text for text in notes.values()) is is_noted
+    assert any("rootport pairs --gpus 4 --nic-per switch" in text for text in notes.values()) is is_noted
+
+
+def test_gpus_across_containers_share_the_nic_of_their_switch_as_well() -> None:
+    data = annotated({"koordinator.sh/gpu": "800"}, joint=SAME_PCIE)
+    data["spec"]["containers"].append({"name": "nic", "resources": {"limits": {"koordinator.sh/rdma": "400"}}})
+    nics = [item["exactly"] for item in requests(converted(data)) if item["name"].startswith("nic")]
+    assert [nic["capacity"]["requests"] for nic in nics] == [{"bandwidth": "50G"}] * 8
 
 
 def test_without_a_required_scope_the_nearest_is_preferred_and_any_will_do() -> None:
     conversion = converted(annotated({"koordinator.sh/gpu": "50", "koordinator.sh/rdma": "100"}, joint=PREFERRED))
-    nic, gpu = requests(conversion)
-    assert [rung["name"] for rung in nic["firstAvailable"]] == ["switch", "root", "numa", "any"]
+    gpu, nic = requests(conversion)
+    alternatives = ["switch", "root", "root-no-numa", "numa", "node", "node-no-numa"]
+    assert [rung["name"] for rung in nic["firstAvailable"]] == alternatives
     assert {rung["deviceClassName"] for rung in gpu["firstAvailable"]} == {"gpu-ratio.rootport.dev"}
     assert all(rung["capacity"]["requests"] == {"core": "50", "memoryRatio": "50"} for rung in gpu["firstAvailable"])
 
@@ -212,7 +222,7 @@ def test_joint_allocation_over_containers_is_one_claim_of_the_pod(gpu: str, rdma
         ({"rdma": "1"}, {"rdma": {"vfSelector": {}}}, "rdma-vf 1"),
         ({"rdma": "2"}, {"rdma": {"vfSelector": {}, "allocateStrategy": "RequestsAsCount"}}, "rdma-vf 2"),
         ({"rdma": "2"}, {"rdma": {"allocateStrategy": "RequestsAsCount", "exclusivePolicy": "DeviceLevel"}}, "rdma 2"),
-        ({"rdma": "2"}, {"rdma": {"allocateStrategy": "RequestsAsCount"}}, "rdma 2 bandwidth=1G"),
+        ({"rdma": "2"}, {"rdma": {"allocateStrategy": "RequestsAsCount"}}, "rdma 2 bandwidthRatio=1"),
         ({"rdma": "100"}, {"rdma": {"allocateStrategy": "ApplyForAll"}}, "rdma all"),
         ({"fpga": "100"}, {"fpga": {"allocateStrategy": "ApplyForAll"}}, "fpga all"),
         ({"gpu": "200"}, {"gpu": None}, "gpu 2"),
@@ -275,20 +285,22 @@ def test_an_annotation_that_cannot_be_read_is_refused(annotation: str, text: str
 
 @pytest.mark.parametrize("provider", ["HAMi-core", "hami-core"])
 @pytest.mark.parametrize(
-    ("resources", "sharing"),
+    ("resources", "device_class", "sharing"),
     [
-        ({"koordinator.sh/gpu": "50"}, {"strategy": "hamiCore"}),
-        ({"koordinator.sh/gpu-memory": "4Gi"}, {"strategy": "hamiCore", "hamiCore": {"corePolicy": "disable"}}),
-        ({"koordinator.sh/gpu": "100"}, None),
+        ({"koordinator.sh/gpu": "50"}, "gpu-ratio-hami-core.rootport.dev", None),
+        ({"koordinator.sh/gpu-memory": "4Gi"}, "gpu-hami-core.rootport.dev", None),
+        ({"koordinator.sh/gpu": "100"}, "gpu.rootport.dev", None),
     ],
 )
 def test_the_isolation_label_is_the_strategy_of_shares(
-    provider: str, resources: dict[str, str], sharing: dict[str, Any] | None
+    provider: str, resources: dict[str, str], device_class: str, sharing: dict[str, Any] | None
 ) -> None:
     data = pod(resources)
     data["metadata"]["labels"] = {"koordinator.sh/gpu-isolation-provider": provider, "app": "x"}
     conversion = converted(data)
-    config = conversion.templates[0]["spec"]["spec"]["devices"].get("config", [])
+    devices = conversion.templates[0]["spec"]["spec"]["devices"]
+    assert [request["exactly"]["deviceClassName"] for request in devices["requests"]] == [device_class]
+    config = devices.get("config", [])
     assert [entry["opaque"]["parameters"]["sharing"] for entry in config] == ([sharing] if sharing else [])
     assert conversion.object["metadata"]["labels"] == data["metadata"]["labels"]
 
@@ -346,7 +358,7 @@ def test_a_label_of_its_own_does_not_take_the_gpus_of_another_systems_pod() -> N
     data = pod({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"})
     data["metadata"]["labels"] = {"koordinator.sh/qosClass": "LS"}
     conversion = converted(data)
-    assert request(conversion) == "gpu 1 core=1 memory=3000Mi"
+    assert request(conversion) == "gpu 1 memory=3000Mi"
     assert {finding.dialect for finding in conversion.findings} == {"HAMi"}
 
 

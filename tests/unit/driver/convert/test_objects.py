@@ -178,7 +178,7 @@ def test_ephemeral_containers_ask_for_nothing() -> None:
 
 def test_a_gpu_and_a_nic_of_a_container_are_near_to_each_other_where_that_can_be() -> None:
     conversion = converted(pod({"nvidia.com/gpu": "1", "koordinator.sh/rdma": "100"}))
-    assert [item["name"] for item in requests(conversion)] == ["nic-0", "gpu-0"]
+    assert [item["name"] for item in requests(conversion)] == ["gpu-0", "nic-0"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from driver.explain.explanation import Finding, Proposal
 from driver.explain.judge.case import Case, NodeVerdict
 from driver.explain.judge.device_judge import DeviceJudge
 from driver.explain.judge.evaluation import Evaluations
-from driver.explain.judge.placement import placement
+from driver.explain.judge.placement import node_refusal
 from driver.explain.judge.trial import Trial
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
@@ -97,7 +97,7 @@ class World:
         judge = DeviceJudge(self.state, Trial(self.state), Evaluations(self.state))
         for node, judgement in zip(nodes, judge.judge(nodes, plain, demands), strict=True):
             devices = Finding(reason=judgement.reason, message="") if judgement.reason is not None else None
-            there = placement(of_pod, node, ())
+            there = node_refusal(of_pod, node, ())
             verdicts.append(
                 NodeVerdict(node=node, placement=there, devices=devices, lacks=judgement.lacks, left=judgement.left)
             )

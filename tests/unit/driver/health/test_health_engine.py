@@ -13,7 +13,7 @@ from driver.health.fault_history import FaultHistory, UnreadableHistoryError, fr
 from driver.health.flapping import Damping
 from driver.health.readings import GpuReading, NicReading, PortReading, RecoveryAction, Slowdown, XidEvent
 from driver.model.devices import DeviceName, Gpu, RdmaNic
-from driver.model.health import Effect, NodeHealth
+from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.pci import PciAddress, PciePath
 
@@ -93,6 +93,31 @@ def test_a_lost_gpu_is_told_at_once_and_the_others_are_well() -> None:
     assert faults(health, OTHER) == {}
     (fault,) = health.faults
     assert (fault.since, fault.device) == (START + timedelta(seconds=10), GPU)
+
+
+def test_a_failure_that_no_reading_shows_is_over_after_the_hold_and_later_each_time_that_it_returns() -> None:
+    node = Node()
+
+    def fail() -> None:
+        failure = Fault(
+            device=GPU, reason="MigDeviceNotCreated", effect=Effect.NO_SCHEDULE, since=node.now, message="no\nmore"
+        )
+        health = node.engine.observe(node.inventory, node.now, failures=[failure])
+        assert faults(health) == {"MigDeviceNotCreated": Effect.NO_SCHEDULE}
+        assert "\n" not in health.faults[0].message
+
+    def over() -> float:
+        seconds = 0.0
+        while "MigDeviceNotCreated" in node.gpu():
+            seconds += 10
+        return seconds
+
+    node.gpu()
+    fail()
+    node = node.restarted()
+    assert over() == 60
+    fail()
+    assert over() == 120
 
 
 def test_a_fault_keeps_its_time_while_it_lasts() -> None:

@@ -52,11 +52,12 @@ def test_a_gpu_is_published_with_all_that_is_known_of_it() -> None:
             "cudaDriverVersion": {"version": "13.0.0"},
             "cudaComputeCapability": {"version": "9.0.0"},
             "nvlinkDomain": {"string": "0000:0a:00.0"},
+            "sharingStrategy": {"string": "timeSlicing"},
         },
         "capacity": {
             "core": {
                 "value": "100",
-                "requestPolicy": {"default": "100", "validRange": {"min": "1", "max": "100", "step": "1"}},
+                "requestPolicy": {"default": "0", "validRange": {"min": "0", "max": "100", "step": "1"}},
             },
             "memory": {
                 "value": "81559Mi",
@@ -139,7 +140,7 @@ def test_an_fpga_is_published() -> None:
 
 def test_what_the_source_does_not_tell_is_absent() -> None:
     (device,) = published(node(gpu("0a", vendor="amd")))
-    assert set(device.attributes) == {PCI_BUS_ID, "type", "vendor", "index"}
+    assert set(device.attributes) == {PCI_BUS_ID, "type", "vendor", "index", "sharingStrategy"}
     assert set(device.capacity) == {"core"}
 
 

@@ -48,15 +48,16 @@ def counters(device: Device) -> dict[str, int]:
 
 def test_a_gpu_can_be_shared_by_core_and_memory_and_is_whole_where_nothing_is_asked_for() -> None:
     whole, ratio = published(node(gpu("0a", memory_bytes=80 << 30)))
+    core = {"default": "0", "validRange": {"min": "0", "max": "100", "step": "1"}}
     percent = {"default": "100", "validRange": {"min": "1", "max": "100", "step": "1"}}
     assert whole.allow_multiple_allocations is True
     assert sharing(whole) == {
-        "core": percent,
+        "core": core,
         "memory": {"default": "80Gi", "validRange": {"min": "1Mi", "max": "80Gi", "step": "1Mi"}},
     }
     assert (ratio.name, value(ratio, "type")) == ("gpu-ratio-0000-0a-00-0", "gpu-ratio")
     assert ratio.allow_multiple_allocations is True
-    assert sharing(ratio) == {"core": percent, "memoryRatio": percent}
+    assert sharing(ratio) == {"core": core, "memoryRatio": percent}
 
 
 def test_the_percent_device_says_the_same_of_itself_as_its_gpu_except_for_the_type() -> None:
@@ -74,26 +75,30 @@ def test_a_gpu_of_unknown_memory_is_shared_by_core_alone(memory: int | None) -> 
 
 
 @pytest.mark.parametrize(
-    ("card", "minimum", "step", "expected"),
+    ("card", "minimum", "step", "value", "expected"),
     [
-        pytest.param(80 << 30, "1Gi", "512Mi", ("1Gi", "80Gi", "512Mi"), id="even"),
-        pytest.param((80 << 30) + 1, "1Gi", "512Mi", ("1Gi", "80Gi", "512Mi"), id="a byte more than steps"),
-        pytest.param(80 << 30, "3Gi", "10Gi", ("3Gi", "73Gi", "10Gi"), id="the last step does not fit"),
-        pytest.param(80 << 30, "80Gi", "1Gi", ("80Gi", "80Gi", None), id="whole only"),
-        pytest.param(80 << 30, "75Gi", "10Gi", ("75Gi", "75Gi", None), id="no step fits"),
-        pytest.param(80 << 30, "100Gi", "1Gi", ("80Gi", "80Gi", None), id="a minimum over the card"),
-        pytest.param(1000, "1Gi", "1", ("1k", "1k", None), id="a card of a few bytes"),
+        pytest.param(80 << 30, "1Gi", "512Mi", "80Gi", ("1Gi", "80Gi", "512Mi"), id="even"),
+        pytest.param(
+            (80 << 30) + 1, "1Gi", "512Mi", "85899345921", ("1Gi", "80Gi", "512Mi"), id="a byte more than steps"
+        ),
+        pytest.param(80 << 30, "9Gi", "10Gi", "80Gi", ("9Gi", "79Gi", "10Gi"), id="the last step does not fit"),
+        pytest.param(80 << 30, "3Gi", "10Gi", "73Gi", ("3Gi", "73Gi", "10Gi"), id="the rest is enough for a share"),
+        pytest.param(80 << 30, "80Gi", "1Gi", "80Gi", ("80Gi", "80Gi", None), id="whole only"),
+        pytest.param(80 << 30, "75Gi", "10Gi", "80Gi", ("75Gi", "75Gi", None), id="no step fits"),
+        pytest.param(80 << 30, "40Gi", "41Gi", "40Gi", ("40Gi", "40Gi", None), id="two shares without a step"),
+        pytest.param(80 << 30, "100Gi", "1Gi", "80Gi", ("80Gi", "80Gi", None), id="a minimum over the card"),
+        pytest.param(1000, "1Gi", "1", "1k", ("1k", "1k", None), id="a card of a few bytes"),
     ],
 )
-def test_the_largest_share_of_memory_is_a_whole_number_of_steps_that_the_card_has(
-    card: int, minimum: str, step: str, expected: tuple[str, str, str | None]
+def test_the_largest_share_of_memory_is_a_whole_number_of_steps_and_leaves_no_room_for_another(
+    card: int, minimum: str, step: str, value: str, expected: tuple[str, str, str | None]
 ) -> None:
     rules = policies({"memory": {"minimum": minimum, "step": step}})
     slices = resource_slices(node(gpu("0a", memory_bytes=card)), policies=rules)
     assert validate_slices(slices) == ()
     memory = devices(slices)[0].capacity["memory"]
     policy = memory.request_policy
-    assert memory.value.ceil() == card
+    assert memory.value == Quantity(value)
     assert policy is not None
     assert policy.valid_range is not None
     found = policy.valid_range
@@ -107,8 +112,45 @@ def test_steps_of_core_and_of_percent_are_the_administrators() -> None:
     assert validate_slices(slices) == ()
     ratio = devices(slices)[1]
     assert sharing(ratio) == {
-        "core": {"default": "100", "validRange": {"min": "10", "max": "100", "step": "15"}},
+        "core": {"default": "10", "validRange": {"min": "10", "max": "100", "step": "15"}},
         "memoryRatio": {"default": "100", "validRange": {"min": "100", "max": "100"}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("core", "expected"),
+    [
+        ({}, ("100", "0", "0", "100", "1")),
+        ({"minimum": 10, "step": 10}, ("100", "0", "0", "100", "10")),
+        ({"minimum": 10, "step": 10, "default": 20}, ("100", "20", "10", "100", "10")),
+        ({"minimum": 10, "step": 30}, ("100", "10", "10", "100", "30")),
+        ({"minimum": 100}, ("100", "100", "100", "100", None)),
+        ({"minimum": 100, "step": 100}, ("100", "100", "100", "100", None)),
+        ({"minimum": 100, "step": 100, "default": 0}, ("100", "0", "0", "100", "100")),
+        ({"default": 100, "total": 250}, ("250", "100", "1", "100", "1")),
+        ({"minimum": 100, "total": 10000}, ("10k", "100", "100", "100", None)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("device", [0, 1], ids=["bytes", "percent"])
+def test_core_is_reserved_as_the_policy_says(
+    core: dict[str, int], expected: tuple[str, str, str, str, str | None], device: int
+) -> None:
+    slices = resource_slices(node(gpu("0a", memory_bytes=80 << 30)), policies=policies({"core": core}))
+    assert validate_slices(slices) == ()
+    found = devices(slices)[device].capacity["core"].to_wire()
+    valid = found["requestPolicy"]["validRange"]
+    assert (
+        found["value"], found["requestPolicy"]["default"], valid["min"], valid["max"], valid.get("step")
+    ) == expected  # fmt: skip
+
+
+def test_a_gpu_of_unknown_memory_promises_its_core_once_and_is_whole_where_nothing_is_asked_for() -> None:
+    slices = resource_slices(node(gpu("0a")), policies=policies({"core": {"total": 200, "default": 0}}))
+    (only,) = devices(slices)
+    assert only.capacity["core"].to_wire() == {
+        "value": "100",
+        "requestPolicy": {"default": "100", "validRange": {"min": "1", "max": "100", "step": "1"}},
     }
 
 
@@ -408,13 +450,13 @@ def test_a_gpu_with_every_attribute_has_room_for_as_many_extra_ones_as_there_can
     full = mig_gpu(
         "0a", pcie=PciePath(root="pci0000:00", switches=(address("f0"),), numa_node=0), uuid="GPU-1", model="H100",
         architecture="Hopper", driver_version="580.1.2", cuda_driver_version="13.0", cuda_compute_capability="9.0",
-        links=(GpuLink(kind=LinkKind.NVLINK, peer=address("0b"), count=18),),
+        links=(GpuLink(kind=LinkKind.NVLINK, peer=address("0b"), count=2),),
     )  # fmt: skip
-    peer = gpu("0b", links=["0a"])
+    peers = [gpu(f"{bus:02x}", links=["0a"]) for bus in range(0x0B, 0x12)]
     entries = [{"name": f"a.b/c{number}", "from": "type"} for number in range(ExtraAttribute.MOST)]
-    found = published_by(policies({"extraAttributes": entries, "maxShares": 4}), full, peer)
+    found = published_by(policies({"extraAttributes": entries, "maxShares": 4}), full, *peers)
     whole = found[full.name]
-    assert len(whole.attributes) - ExtraAttribute.MOST == 15
+    assert len(whole.attributes) - ExtraAttribute.MOST == 19
     assert len(whole.attributes) + len(whole.capacity) <= 32
 
 
@@ -441,7 +483,11 @@ def written(attributes: Mapping[str, Mapping[str, Value]]) -> dict[str, dict[str
 def test_the_attributes_of_named_devices_are_those_that_are_published() -> None:
     inventory = replace(node(nic("a0", vfs=2, vendor="nvidia"), nic("a1"), gpu("a2")), gpus=dgx_h100().gpus)
     both = [*published(inventory), *published(inventory, nic_policies=NAMED_VFS)]
-    everything = {device.name: device.to_wire()["attributes"] for device in both}
+    of_policies = {"sharingStrategy"}
+    everything = {
+        device.name: {name: value for name, value in device.to_wire()["attributes"].items() if name not in of_policies}
+        for device in both
+    }
     assert {"rdma-vfs-0000-a0-00-0", "rdma-vf-0000-a0-01-0"} <= everything.keys()
     assert written(device_attributes(inventory, everything)) == everything
     assert written(device_attributes(inventory, ["gpu-0000-10-00-0", "no-such-device"])) == {
@@ -466,4 +512,4 @@ def test_a_gpu_in_mig_mode_of_which_nothing_is_known_is_left_out() -> None:
 def test_the_defaults_are_what_holds_without_policies() -> None:
     inventory = node(mig_gpu("0a"))
     assert resource_slices(inventory) == resource_slices(inventory, policies=DEFAULT_POLICIES)
-    assert DEFAULT_POLICIES.of(model=None, node="x").memory.minimum == Quantity("1Mi")
+    assert DEFAULT_POLICIES.of(model=None, node="x", address="0000:0a:00.0").memory.minimum == Quantity("1Mi")

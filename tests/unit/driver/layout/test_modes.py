@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
+from driver.adapters.files.policies_file import read_policies
 from driver.adapters.manifests.claims import read_manifest_text
 from driver.allocator import Allocator
 from driver.api.gpu_policies import GpuPolicies
@@ -25,6 +26,8 @@ from resourceclasses import device_classes_text
 from tests.support.class_claims import class_claim
 from tests.support.machines import gpu, node
 from tests.support.mig_machines import A30, A100, H100, MIB, instance, mig_gpu
+from tests.support.paths import REPO
+from tests.support.slice_validation import validate_slices
 
 CLASSES = [m.device_class for m in read_manifest_text(device_classes_text(), "device-classes.yaml").classes]
 NODE = Node(metadata=ObjectMeta(name="node-a"))
@@ -38,7 +41,8 @@ class Cluster:
         policies = GpuPolicies.model_validate(
             {"apiVersion": "rootport.dev/v1alpha1", "kind": "GpuPolicies", "policies": rules}
         )
-        self.allocator = Allocator(resource_slices(inventory, policies=policies), CLASSES)
+        self.slices = resource_slices(inventory, policies=policies)
+        self.allocator = Allocator(self.slices, CLASSES)
 
     def give(self, kind: str, **wanted: Any) -> AllocationResult | None:
         results = self.allocator.allocate(NODE, [class_claim(kind, **wanted)])
@@ -89,7 +93,36 @@ def test_a_claim_without_amounts_takes_the_whole_gpu_and_waits_for_shares_to_end
     assert one_gpu.give("gpu") is None
     assert share is not None
     one_gpu.take_back(share)
-    assert consumed(one_gpu.give("gpu")) == {"core": "100", "memory": "80Gi"}
+    assert consumed(one_gpu.give("gpu")) == {"core": "0", "memory": "80Gi"}
+
+
+@pytest.mark.parametrize(("kind", "memory"), [("gpu", {"memory": "8Gi"}), ("gpu-ratio", {"memoryRatio": 10})])
+def test_a_claim_for_memory_alone_is_a_share_that_reserves_no_core(
+    one_gpu: Cluster, kind: str, memory: dict[str, Any]
+) -> None:
+    shares = [one_gpu.give(kind, **memory) for _ in range(10)]
+    assert [consumed(share)["core"] for share in shares] == ["0"] * 10
+    assert one_gpu.give(kind, **memory) is None
+
+
+def test_core_that_nobody_reserved_is_for_whoever_reserves_it(one_gpu: Cluster) -> None:
+    assert one_gpu.give("gpu", memory="20Gi")
+    assert one_gpu.give("gpu", core=100, memory="20Gi")
+    assert one_gpu.give("gpu", core=1, memory="20Gi") is None
+    assert one_gpu.give("gpu", memory="20Gi")
+
+
+def test_core_alone_takes_all_of_the_memory(one_gpu: Cluster) -> None:
+    assert consumed(one_gpu.give("gpu", core=10)) == {"core": "10", "memory": "80Gi"}
+    assert one_gpu.give("gpu", core=10, memory=1) is None
+
+
+def test_core_is_promised_up_to_the_administrators_total() -> None:
+    cluster = Cluster(node(gpu("0a", memory_bytes=CARD)), {"core": {"total": 200, "default": 30}})
+    assert cluster.give("gpu", core=101, memory="1Gi") is None
+    assert consumed(cluster.give("gpu", memory="1Gi"))["core"] == "30"
+    assert all(cluster.give("gpu", core=85, memory="1Gi") for _ in range(2))
+    assert cluster.give("gpu", core=1, memory="1Gi") is None
 
 
 @pytest.mark.parametrize(("asked", "given"), [("1", "20"), ("20", "20"), ("21", "40"), ("99", "100")])
@@ -246,6 +279,63 @@ def assert_nothing_is_sold_twice(given: Iterable[AllocationResult]) -> None:
 
 Sequences.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 test_random_sequences_never_oversell = Sequences.TestCase
+
+
+def test_the_example_that_promises_core_twice_gives_four_halves_of_a_gpu() -> None:
+    policies = read_policies(REPO / "examples" / "policies" / "core-promised-twice.yaml", GpuPolicies)
+    cluster = Cluster(node(gpu("0a", memory_bytes=CARD)), *(rule.to_wire() for rule in policies.policies))
+    assert all(cluster.give("gpu", core=50, memory="15Gi") for _ in range(4))
+    assert cluster.give("gpu", memory="1Gi") is None
+
+
+SIZES = st.integers(1, 90 << 30)
+
+
+@st.composite
+def any_policy(draw: st.DrawFn) -> dict[str, Any]:
+    step = draw(st.sampled_from([1, 2, 5, 10, 25, 50]))
+    minimum = draw(st.sampled_from([item for item in range(1, 101) if (100 - item) % step == 0]))
+    allowed = [*range(minimum, 101, step), *([0] if minimum == step else [])]
+    ratio = draw(st.sampled_from([(1, 1), (10, 30), (20, 20), (100, 1)]))
+    return {
+        "core": {
+            "minimum": minimum,
+            "step": step,
+            "default": draw(st.none() | st.sampled_from(allowed)),
+            "total": draw(st.sampled_from([100, 101, 250, 10000])),
+        },
+        "memory": {"minimum": str(draw(SIZES)), "step": str(draw(SIZES))},
+        "memoryRatio": {"minimum": ratio[0], "step": ratio[1]},
+    }
+
+
+@st.composite
+def any_wish(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    kind = draw(st.sampled_from(["gpu", "gpu-ratio"]))
+    memory = {"memory": draw(SIZES)} if kind == "gpu" else {"memoryRatio": draw(st.integers(1, 100))}
+    core = {"core": draw(st.integers(1, 100))}
+    return kind, draw(st.sampled_from([{}, core, memory, core | memory]))
+
+
+@settings(deadline=None)
+@given(
+    policy=any_policy(),
+    card=st.none() | st.integers(1, 80 << 30),
+    wishes=st.lists(any_wish(), min_size=1, max_size=12),
+)
+def test_under_any_policy_memory_is_never_oversold_and_who_asks_for_none_is_alone(
+    policy: dict[str, Any], card: int | None, wishes: list[tuple[str, dict[str, Any]]]
+) -> None:
+    cluster = Cluster(node(gpu("0a", memory_bytes=card)), policy)
+    assert validate_slices(tuple(cluster.slices)) == ()
+    given_now = [(wish, result) for kind, wish in wishes if (result := cluster.give(kind, **wish)) is not None]
+    amounts = [result.devices.results[0].consumed_capacity for _, result in given_now]
+    assert sum(each["core"].ceil() for each in amounts) <= (policy["core"]["total"] if card else 100)
+    assert sum(each["memory"].ceil() for each in amounts if "memory" in each) <= (card or 0)
+    assert sum(each["memoryRatio"].ceil() for each in amounts if "memoryRatio" in each) <= 100
+    for wish, _ in given_now:
+        if not wish or (card and not wish.keys() & {"memory", "memoryRatio"}):
+            assert len(given_now) == 1
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,9 @@ HALVES = {
     "rccl-8p_pcie_2nic": "pcieSwitch",
     "rccl-8p_rome_4nics": "nvlinkDomain",
     "rccl-8p_ts1_n4": "nvlinkDomain",
-    "rccl-16p1h": "numaNode",
+    "dgx-1-v100": "nvlinkQuad",
+    "dgx-2": "numaNode",
+    "rccl-16p1h": "nvlinkQuad",
 }
 
 

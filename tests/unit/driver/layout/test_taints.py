@@ -69,6 +69,44 @@ def test_all_that_is_published_of_an_unhealthy_device_is_tainted_and_nothing_els
     assert all(any(name.startswith(start) for name in expected) for start in beginnings)
 
 
+@pytest.mark.parametrize(
+    ("whole", "reason", "beginnings"),
+    [
+        pytest.param("gpu-0000-10-00-0", "MigDeviceNotCreated", ["mig-0000-10"], id="partitions"),
+        pytest.param("gpu-0000-10-00-0", "MigModeNotLeft", ["gpu-0000-10", "gpu-ratio-0000-10"], id="all but those"),
+        pytest.param("rdma-0000-21-00-0", "VfNotConfigured", ["rdma-vfs-0000-21"], id="a pool of VFs"),
+        pytest.param("rdma-0000-22-00-0", "VfNotConfigured", [], id="no VFs"),
+    ],
+)
+def test_what_was_not_prepared_taints_what_cannot_be_had_and_no_more(
+    whole: str, reason: str, beginnings: list[str]
+) -> None:
+    machine = node(mig_gpu("10"), mig_gpu("11"), nic("20"), nic("21", vfs=4), nic("22"))
+    names = {device.name for item in resource_slices(machine) for device in item.spec.devices}
+    expected = {name for name in names if any(map(name.startswith, beginnings))}
+    assert bool(expected) == bool(beginnings)
+
+    found = taints(tainted(machine, fault(whole, reason)))
+
+    assert found == {name: [f"rootport.dev/unhealthy={reason}:NoSchedule"] for name in expected}
+
+
+def test_the_worst_fault_of_each_part_is_its_taint() -> None:
+    part = fault("gpu-0000-10-00-0", "MigDeviceNotCreated")
+    late = fault("gpu-0000-10-00-0", "Xid48", minute=1)
+    found = taints(tainted(node(mig_gpu("10")), part, late))
+    assert found.pop("gpu-0000-10-00-0") == ["rootport.dev/unhealthy=Xid48:NoSchedule"]
+    assert {value for name, (value,) in found.items() if name.startswith("mig-")} == {
+        "rootport.dev/unhealthy=MigDeviceNotCreated:NoSchedule"
+    }
+
+
+def test_named_vfs_of_a_nic_that_configures_none_are_tainted_and_the_nic_is_not() -> None:
+    machine = node(nic("20", vfs=2), nic("21", vfs=2))
+    found = taints(tainted(machine, fault("rdma-0000-20-00-0", "VfNotConfigured"), rules=NAMED_VFS))
+    assert set(found) == {vf.name for vf in machine.nics[0].vfs}
+
+
 def test_named_vfs_of_an_unhealthy_nic_are_tainted() -> None:
     machine = node(nic("20", vfs=2), nic("21", vfs=2))
     found = taints(tainted(machine, fault("rdma-0000-20-00-0", "LinkFlapping"), rules=NAMED_VFS))

@@ -155,7 +155,7 @@ STATIC = [
     ),
     pytest.param(
         claim_of(request("gpu", "gpu.rootport.dev", f"has({OWN}.nvlink) && {OWN}.nvlink == 1")),
-        "unknown-attribute", "warning", SELECTOR, ("did you mean rootport.dev/nvlinkDomain?",),
+        "unknown-attribute", "warning", SELECTOR, ("did you mean rootport.dev/nvlink",),
         id="attribute-that-is-asked-for-first",
     ),
     pytest.param(
@@ -177,7 +177,7 @@ STATIC = [
         claim_of(
             request("g", "gpu.rootport.dev", 'device.capacity["rootport.dev"].bandwidth.isGreaterThan(quantity("1"))')
         ),
-        "unknown-capacity", "error", SELECTOR, ("rdma devices have it",),
+        "unknown-capacity", "error", SELECTOR, ("rdma, rdma-vf devices have it",),
         id="capacity-of-another-kind",
     ),
     pytest.param(
@@ -214,9 +214,9 @@ STATIC = [
         id="alternative",
     ),
     pytest.param(
-        claim_of(request(capacity={"memory": "10Gi"})),
-        "partial-share", "warning", f"{EXACTLY}.capacity.requests", ("all of the GPU's core",),
-        id="memory-without-core",
+        claim_of(request(capacity={"core": "10"})),
+        "partial-share", "warning", f"{EXACTLY}.capacity.requests", ("all of the GPU's memory", "name memory as well"),
+        id="core-without-memory",
     ),
     pytest.param(
         claim_of(request("gpu", "gpu.rootport.dev", f"{OWN}.index < '3'")),
@@ -337,6 +337,7 @@ def test_what_is_wrong_on_every_cluster_is_told(
         ),
         pytest.param(claim_of(request(count=8), constraints=[match("rootport.dev/numaNode")]), id="count"),
         pytest.param(claim_of(request(capacity={"core": "50", "memory": "10Gi"})), id="share"),
+        pytest.param(claim_of(request(capacity={"memory": "10Gi"})), id="memory-alone"),
         pytest.param(
             claim_of(
                 request(
@@ -417,7 +418,7 @@ PUBLISHED = [
     ),
     pytest.param(
         claim_of(request("n", "rdma.rootport.dev", capacity={"bandwidth": "500G"})),
-        "capacity-unavailable", f"{EXACTLY}.capacity.requests[bandwidth]", ("bandwidth",),
+        "capacity-unavailable", f"{EXACTLY}.capacity.requests[bandwidth]", ("ask for bandwidthRatio",),
         id="bandwidth",
     ),
     pytest.param(
@@ -449,6 +450,20 @@ def test_what_fits_no_published_device_is_told(
     assert finding.path == path
     for word in words:
         assert word in f"{finding.message} ({finding.hint})"
+
+
+def test_a_percentage_of_nics_of_known_speed_leads_to_as_much_bandwidth() -> None:
+    inventory = read_topology(H100, node="a", hardware=HardwareFacts(gpu_model="H100"))
+    state = state_of("a")
+    for part in resource_slices(inventory):
+        wire = part.to_wire()
+        for device in wire["spec"].get("devices", []):
+            if device["attributes"].get("type") == {"string": "rdma"}:
+                device["capacity"] = {"bandwidth": {"value": "400G"}}
+        state.put(Kind.SLICE, wire)
+    (finding,) = lint(claim_of(request("n", "rdma.rootport.dev", capacity={"bandwidthRatio": "20"})), state)
+    assert finding.code is LintCode.CAPACITY_UNAVAILABLE
+    assert finding.hint == "ask for bandwidth 80G: that is 20 percent of NICs of 400G"
 
 
 def test_where_it_is_known_what_is_published_an_attribute_of_another_domain_is_there_or_not(
@@ -519,8 +534,10 @@ def test_without_classes_rootports_own_are_known_by_name() -> None:
     ("wish", "slow"),
     [
         # What kube-scheduler's allocator was measured to take (docs/user/joint-allocation.md): 0.17 s, 1.9 s, 0.29 s.
-        pytest.param(PairsRequest(gpus=4, nics=4, scope=Scope.LADDER), False, id="ladder-of-four"),
-        pytest.param(PairsRequest(gpus=5, nics=5, scope=Scope.LADDER), True, id="ladder-of-five"),
+        pytest.param(PairsRequest(gpus=3, nics=3, scope=Scope.LADDER), False, id="ladder-of-three"),
+        pytest.param(PairsRequest(gpus=4, nics=4, scope=Scope.LADDER), True, id="ladder-of-four"),
+        pytest.param(PairsRequest(gpus=4, nics=4, farthest=Scope.NUMA), False, id="ladder-of-four-to-numa"),
+        pytest.param(PairsRequest(gpus=5, nics=5, farthest=Scope.NUMA), True, id="ladder-of-five-to-numa"),
         pytest.param(PairsRequest(gpus=8, nics=8, scope=Scope.SWITCH), False, id="eight-pairs"),
         pytest.param(PairsRequest(gpus=10, nics=10, scope=Scope.SWITCH), True, id="ten-pairs"),
     ],
@@ -699,3 +716,35 @@ def test_a_wrong_capacity_is_told_once_and_with_its_hint_whatever_is_published(
     for state in (None, cluster):
         errors = [item for item in lint(claim_of(asked), state) if item.severity is Severity.ERROR]
         assert [(item.code, item.hint) for item in errors] == [(LintCode.UNKNOWN_CAPACITY, hint)]
+
+
+@pytest.mark.parametrize(
+    ("toleration", "hint"),
+    [
+        ({"key": "rootport.dev/managed", "operator": "Exists"}, "leave it out"),
+        ({"key": "rootport.dev/managed", "operator": "Equal", "effect": "NoSchedule"}, "leave it out"),
+        ({"operator": "Exists"}, "name the keys of the taints that are meant"),
+    ],
+    ids=["by its key", "by its empty value", "with every other"],
+)
+def test_who_tolerates_the_taint_of_managed_nodes_is_warned(toleration: dict[str, str], hint: str) -> None:
+    other = {"key": "rootport.dev/unhealthy", "operator": "Exists"}
+    request = {"name": "g", "exactly": {"deviceClassName": "gpu.rootport.dev", "tolerations": [other, toleration]}}
+    (found,) = lint_claim(claim_of(request), classes=CLASSES)
+    assert (found.code, found.severity) == (LintCode.MANAGED_TAINT_TOLERATED, Severity.WARNING)
+    assert found.path == "spec.devices.requests[0].exactly.tolerations[1]"
+    assert found.hint == hint
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tolerations": [{"key": "rootport.dev/managed", "operator": "Equal", "value": "other"}]},
+        {"tolerations": [{"operator": "Exists", "effect": "NoExecute"}]},
+        {"tolerations": [{"operator": "Exists"}], "adminAccess": True},
+    ],
+    ids=["another value", "another effect", "admin access"],
+)
+def test_who_does_not_take_devices_of_managed_nodes_by_it_may_tolerate(fields: dict[str, Any]) -> None:
+    request = {"name": "g", "exactly": {"deviceClassName": "gpu.rootport.dev", **fields}}
+    assert lint_claim(claim_of(request), classes=CLASSES) == ()

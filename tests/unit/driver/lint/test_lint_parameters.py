@@ -28,6 +28,14 @@ CLASSES = {
 }
 MACHINE = read_topology(machine_file("azure-nd-h100-v5"), node="a", hardware=HardwareFacts(gpu_model="H100"))
 PARAMETERS = "spec.devices.config[0].opaque.parameters"
+POLICIES = {
+    "apiVersion": "rootport.dev/v1alpha1",
+    "kind": "GpuPolicies",
+    "policies": [
+        {"pciAddresses": ["0001:*", "0002:*"], "strategy": "mps"},
+        {"pciAddresses": ["0003:*", "0008:*"], "strategy": "hamiCore"},
+    ],
+}
 HALF = {"core": "50", "memory": "39Gi"}
 MPS_ON_TWO = "strategy mps with several GPUs in one request"
 
@@ -75,6 +83,12 @@ def claim_of(asked: dict[str, Any] | list[dict[str, Any]], *configs: Any) -> Res
 
 REFUSED = {
     "exclusive-share": (part("gpu", HALF), sharing("exclusive"), "sharing", "does not fit a share of 50 %"),
+    "exclusive-memory-alone": (
+        part("gpu", {"memory": "10Gi"}),
+        sharing("exclusive"),
+        "sharing",
+        "does not fit a share of 10Gi of memory",
+    ),
     "exclusive-ratio": (
         part("gpu-ratio", {"core": "25", "memoryRatio": "25"}),
         sharing("exclusive"),
@@ -82,25 +96,32 @@ REFUSED = {
         "does not fit a share of 25 %",
     ),
     "threads": (
-        part("gpu", HALF),
+        part("gpu-mps", HALF),
         mps(activeThreadPercentage=60),
         "sharing",
         "activeThreadPercentage 60 is above the share's core of 50 %",
     ),
     "memory": (
-        part("gpu", HALF),
+        part("gpu-mps", HALF),
         mps(pinnedDeviceMemoryLimit="40Gi"),
         "sharing",
         "pinnedDeviceMemoryLimit 40Gi is above the share's memory of 39Gi",
     ),
     "no-unit": (
-        part("gpu", HALF),
+        part("gpu-mps", HALF),
         mps(pinnedDeviceMemoryLimit="8"),
         "sharing.mps.pinnedDeviceMemoryLimit",
         "this is 8 bytes; did you mean 8Gi?",
     ),
     "mps-on-whole-gpus": (part("gpu", count=2), mps(), "sharing", MPS_ON_TWO),
-    "mps-on-two-halves": (part("gpu", HALF, count=2), mps(), "sharing", MPS_ON_TWO),
+    "mps-on-two-halves": (part("gpu-mps", HALF, count=2), mps(), "sharing", MPS_ON_TWO),
+    "another-strategy": (part("gpu", HALF), mps(), "sharing", "mps does not fit class gpu.rootport.dev"),
+    "another-strategy-by-percent": (
+        part("gpu-ratio-hami-core", {"core": "25", "memoryRatio": "25"}),
+        sharing("timeSlicing"),
+        "sharing",
+        "timeSlicing does not fit class gpu-ratio-hami-core.rootport.dev",
+    ),
     "gpu-for-mig": (
         part("mig"),
         config("GpuConfig", "gpu"),
@@ -144,8 +165,9 @@ def test_what_some_nodes_would_prepare_is_a_warning(asked: Any, parameters: Any,
 
 RIGHT = {
     "exclusive": (part("gpu"), sharing("exclusive")),
-    "exclusive-all-of-the-core": (part("gpu", {"memory": "10Gi"}), sharing("exclusive")),
-    "within-the-share": (part("gpu", HALF), mps(activeThreadPercentage=50, pinnedDeviceMemoryLimit="39Gi")),
+    "exclusive-all-of-the-memory": (part("gpu", {"core": "10"}), sharing("exclusive")),
+    "exclusive-all-of-the-memory-by-percent": (part("gpu-ratio", {"memoryRatio": "100"}), sharing("exclusive")),
+    "within-the-share": (part("gpu-mps", HALF), mps(activeThreadPercentage=50, pinnedDeviceMemoryLimit="39Gi")),
     "time-slicing-of-two": (part("gpu", HALF, count=2), sharing("timeSlicing")),
     "watched-over": (part("gpu", adminAccess=True, count=2), mps()),
     "for-the-right-alternative": ([part("gpu"), part("mig")], config("GpuConfig", "gpu/a")),
@@ -165,11 +187,12 @@ PREPARED = {name: (asked, given, False) for name, (asked, given, *_) in REFUSED.
 def test_prepare_says_the_same(asked: Any, parameters: Any, prepared: bool) -> None:
     claim = claim_of(asked, parameters)
     node = Node.model_validate({"metadata": {"name": "a"}})
-    results = Allocator(resource_slices(MACHINE), CLASSES.values()).allocate(node, [claim])
+    policies = GpuPolicies.model_validate(POLICIES)
+    results = Allocator(resource_slices(MACHINE, policies=policies), CLASSES.values()).allocate(node, [claim])
     assert results is not None
     claim = claim.model_copy(update={"status": ResourceClaimStatus(allocation=results[0])})
     try:
-        decide(claim, MACHINE, assume_minors=True, host=IsolationHost(simulated=True))
+        decide(claim, MACHINE, assume_minors=True, host=IsolationHost(simulated=True, policies=policies))
     except InputError:
         assert not prepared
     else:
@@ -182,7 +205,7 @@ def test_nothing_is_said_of_parameters_that_fit(asked: Any, parameters: Any) -> 
 
 
 def test_a_later_entry_replaces_an_earlier_one_here_as_well() -> None:
-    assert found(part("gpu", HALF), sharing("exclusive"), mps()) == []
+    assert found(part("gpu-mps", HALF), sharing("exclusive"), mps()) == []
 
 
 def class_with(parameters: dict[str, Any], kind: str = "gpu") -> DeviceClass:
@@ -192,10 +215,10 @@ def class_with(parameters: dict[str, Any], kind: str = "gpu") -> DeviceClass:
 
 
 def test_parameters_of_the_class_are_held_against_the_share_as_well() -> None:
-    classes = CLASSES | {"gpu.rootport.dev": class_with(sharing("exclusive"))}
-    (finding,) = found(part("gpu", HALF), classes=classes)
+    classes = CLASSES | {"gpu-mps.rootport.dev": class_with(sharing("exclusive"), "gpu-mps")}
+    (finding,) = found(part("gpu-mps", HALF), classes=classes)
     assert (finding.severity, finding.path) == ("error", "spec.devices.requests[0].exactly.deviceClassName")
-    assert found(part("gpu", HALF), mps(), classes=classes) == []
+    assert found(part("gpu-mps", HALF), mps(), classes=classes) == []
 
 
 def test_a_class_whose_devices_take_other_parameters_is_an_error() -> None:
@@ -212,7 +235,7 @@ def test_where_it_is_known_that_shares_are_rounded_up_the_rounded_one_counts(
     core: dict[str, int], findings: int
 ) -> None:
     policies = GpuPolicies.model_validate(
-        {"apiVersion": "rootport.dev/v1alpha1", "kind": "GpuPolicies", "policies": [{"core": core}]}
+        {"apiVersion": "rootport.dev/v1alpha1", "kind": "GpuPolicies", "policies": [{"core": core, "strategy": "mps"}]}
     )
     state = ClusterState()
     for device_class in CLASSES.values():
@@ -220,5 +243,32 @@ def test_where_it_is_known_that_shares_are_rounded_up_the_rounded_one_counts(
     state.put(Kind.NODE, {"metadata": {"name": "a", "labels": {"kubernetes.io/hostname": "a"}}})
     for each in resource_slices(MACHINE, policies=policies):
         state.put(Kind.SLICE, each.to_wire())
-    asked = part("gpu", {"core": "55", "memory": "39Gi"})
+    asked = part("gpu-mps", {"core": "55", "memory": "39Gi"})
     assert len(found(asked, mps(activeThreadPercentage=60), state=state)) == findings
+
+
+def requests_of(*asked: dict[str, Any]) -> ResourceClaim:
+    requests = [{"name": name, "exactly": each} for name, each in zip("abcdefgh", asked, strict=False)]
+    wire = {"metadata": {"name": "c", "namespace": "ml"}, "spec": {"devices": {"requests": requests}}}
+    return with_defaults(ResourceClaim.model_validate(wire))
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        pytest.param((part("gpu-mps", HALF), part("gpu-mps", HALF)), "use MPS on one GPU only", id="two by MPS"),
+        pytest.param(
+            (part("gpu-hami-core", HALF), part("gpu-hami-core", HALF | {"core": "20"})),
+            "requests a and b are for unlike shares",
+            id="unequal shares",
+        ),
+        pytest.param((part("gpu-hami-core", HALF), part("gpu-hami-core", HALF)), "", id="equal shares"),
+        pytest.param((part("gpu-hami-core", HALF), part("gpu-hami-core")), "", id="a share and a whole GPU"),
+        pytest.param((part("gpu-mps", HALF), part("gpu", HALF)), "", id="two strategies"),
+    ],
+)
+def test_shares_that_cannot_be_in_one_claim_are_errors(asked: tuple[dict[str, Any], ...], words: str) -> None:
+    findings = [item for item in lint_claim(requests_of(*asked), classes=CLASSES) if item.code == "parameters-invalid"]
+    assert [(item.severity, item.path, words in item.message) for item in findings] == (
+        [("error", "spec.devices.requests[1].exactly", True)] if words else []
+    )

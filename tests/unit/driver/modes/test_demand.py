@@ -117,7 +117,7 @@ def test_what_a_set_publishes_can_all_be_in_use_at_once():
     world.wait("q", mig_request("1g.10gb+me"))
     gpu = world.gpu("n1", 0)
     (wished,) = world.wishes("p", "q")[0]["n1"].values()
-    assert gpu_modes(gpu, world.policies.of(model=gpu.model, node="n1")).fit(wished)
+    assert gpu_modes(gpu, world.policies.of(model=gpu.model, node="n1", address=gpu.address)).fit(wished)
 
 
 def test_several_shares_go_to_one_gpu_until_it_is_full():

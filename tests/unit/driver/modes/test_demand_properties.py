@@ -29,7 +29,7 @@ MODES = st.sampled_from(["gpu", "gpu-ratio", "mig"])
 
 
 def modes_of(world: World, node: str, gpu: Gpu) -> GpuModes:
-    return gpu_modes(gpu, world.policies.of(model=gpu.model, node=node))
+    return gpu_modes(gpu, world.policies.of(model=gpu.model, node=node, address=gpu.address))
 
 
 def drawn_set(modes: GpuModes, data: st.DataObject) -> frozenset[DeviceName]:

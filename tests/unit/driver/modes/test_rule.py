@@ -48,3 +48,5 @@ def test_without_counters_a_gpu_has_one_mode_whatever_is_wanted(override: Layout
     chosen = choose(minor=lambda: minor, has_counters=False, nodes=1, override=override)
     assert (chosen.layout, chosen.reason) == ("one", "CountersDropped")
     assert ("is ignored" in chosen.message) is (override in ("full", "lean"))
+    assert "DRAPartitionableDevices" in chosen.message
+    assert ("Kubernetes 1.34" in chosen.message) is (minor == 34), "there no gate helps"

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from driver.model.alignment import Misalignment, misalignments
-from driver.objects.alignment_events import alignment_event, alignment_note
+from driver.objects.alignment_events import alignment_event, alignment_note, far_pairs, last_rung_note
 from driver.objects.claims import ClaimAllocation
-from driver.objects.consumers import PodConsumer, pod_consumers
+from driver.objects.consumers import Consumer, consumers
 from tests.support.machines import gpu, nic, node
 
-POD = PodConsumer(name="train-0", uid="1c5a0f5e-8a55-4b5e-9d5e-0d2f3c4b5a69")
+POD = Consumer(name="train-0", uid="1c5a0f5e-8a55-4b5e-9d5e-0d2f3c4b5a69")
 NODE = node(gpu("10", 0, "f0"), gpu("11", 0, "f0"), nic("18", 0, "f0"), nic("19", 0, "f0"), nic("28", 1), nic("29", 1))
 GPU, NIC, NEAR = "gpu-0000-10-00-0", "rdma-0000-28-00-0", "rdma-0000-18-00-0"
 
@@ -157,13 +157,23 @@ def test_the_event_is_one_for_the_pod() -> None:
                     {"resource": "pods", "name": "b", "uid": "2", "apiGroup": ""},
                 ]
             },
-            [("a", "1"), ("b", "2")],
+            [("a", "1", False), ("b", "2", False)],
             id="pods",
         ),
         pytest.param(
             {
                 "reservedFor": [
-                    {"resource": "podgroups", "apiGroup": "scheduling.k8s.io", "name": "a", "uid": "1"},
+                    {"resource": "podgroups", "apiGroup": "scheduling.k8s.io", "name": "g", "uid": "1"},
+                    {"resource": "pods", "name": "a", "uid": "2"},
+                ]
+            },
+            [("g", "1", True), ("a", "2", False)],
+            id="a-pod-group-and-a-pod",
+        ),
+        pytest.param(
+            {
+                "reservedFor": [
+                    {"resource": "podgroups", "apiGroup": "example.com", "name": "a", "uid": "1"},
                     {"resource": "pods", "apiGroup": "example.com", "name": "b", "uid": "2"},
                 ]
             },
@@ -172,6 +182,40 @@ def test_the_event_is_one_for_the_pod() -> None:
         ),
     ],
 )
-def test_a_claim_is_reserved_for_pods(status: dict[str, Any] | None, expected: list[tuple[str, str]]) -> None:
+def test_a_claim_is_reserved_for_pods_and_groups(
+    status: dict[str, Any] | None, expected: list[tuple[str, str, bool]]
+) -> None:
     claim = {"metadata": {"name": "c"}} | ({} if status is None else {"status": status})
-    assert [(pod.name, pod.uid) for pod in pod_consumers(claim)] == expected
+    assert [(user.name, user.uid, user.is_group) for user in consumers(claim)] == expected
+
+
+def rung(bus: str, request: str) -> ClaimAllocation:
+    kind = "gpu" if request.startswith("gpu") else "rdma"
+    return allocation(f"{kind}-0000-{bus}-00-0", request)
+
+
+def test_what_a_ladders_last_rung_gave_is_told_whether_or_not_the_node_has_something_nearer() -> None:
+    given = [rung("10", "gpu-0/switch"), rung("18", "nic-0/switch"), rung("11", "gpu-1/node"), rung("28", "nic-1/node")]
+    far = far_pairs(NODE, given)
+    assert [(pair.gpu, pair.nic) for pair in far] == [("gpu-0000-11-00-0", NIC)]
+    event = alignment_event(POD, allocations=given, found=(), far=far, instance="c", now=datetime.now(UTC))
+    assert event["reason"] == "DevicesNotAligned"
+    assert event["note"] == (
+        f"GPU gpu-0000-11-00-0 and its NIC, {NIC}, are SYS apart (the interconnect between NUMA nodes, such as UPI or "
+        "Infinity Fabric): node node-a had nothing nearer left when claim pair was allocated, so they are on the last "
+        "rung of its ladder. 'rootport pairs --farthest numa' writes a claim that waits instead."
+    )
+
+
+def test_nothing_is_told_of_nearer_rungs_or_of_a_node_that_reports_no_numa_nodes() -> None:
+    assert far_pairs(NODE, [rung("10", "gpu-0/numa"), rung("28", "nic-0/numa")]) == ()
+    flat = node(gpu("10", None), nic("28", None))
+    assert far_pairs(flat, [rung("10", "gpu-0/node-no-numa"), rung("28", "nic-0/node-no-numa")]) == ()
+    assert far_pairs(NODE, [rung("10", "gpu-0/node"), rung("77", "nic-0/node")]) == (), "the NIC is gone"
+
+
+def test_a_note_on_many_last_rungs_is_not_too_long() -> None:
+    pair = far_pairs(NODE, [rung("10", "gpu-0/node"), rung("28", "nic-0/node")])
+    text = last_rung_note([rung("10", "gpu-0/node")], pair * 64)
+    assert len(text.encode()) <= 1024
+    assert text.endswith("more GPUs.")

@@ -78,7 +78,11 @@ def test_memory_is_written_in_one_unit_and_what_is_given_and_what_is_left_add_up
         pytest.param([], {"core": 100, "memory": "81920Mi", "profile": "7g.80gb"}, id="free"),
         pytest.param([given_to(GPU)], None, id="whole"),
         pytest.param([given_to(GPU, core=30, memory_bytes=20 * GIB)], {"core": 70, "memory": "61440Mi"}, id="a share"),
-        pytest.param([given_to(GPU, core=100, memory_bytes=20 * GIB)], None, id="no core left"),
+        pytest.param(
+            [given_to(GPU, core=100, memory_bytes=20 * GIB)], {"core": 0, "memory": "61440Mi"}, id="no core left"
+        ),
+        pytest.param([given_to(GPU, core=0, memory_bytes=80 * GIB)], None, id="all of the memory"),
+        pytest.param([given_to(GPU, core=0, memory_bytes=20 * GIB)], {"core": 100, "memory": "61440Mi"}, id="no core"),
         pytest.param([given_to(GPU, core=10, memory_bytes=80 * GIB)], None, id="no memory left"),
         pytest.param([given_to(RATIO, core=20, memory_ratio=25)], {"core": 80, "memory": "61440Mi"}, id="by percent"),
         pytest.param([mig("1g.10gb", 0)], {"memory": "40448Mi", "profile": "3g.40gb"}, id="the other half of the GPU"),
@@ -222,17 +226,43 @@ def test_a_nic_with_virtual_functions_is_counted_by_them(names: list[str]) -> No
     found = status(node(nic("20", vfs=4)), *items, device=NIC, offers=offers)
     assert found == {
         "capacity": {"bandwidth": "400G", "vfs": 4},
-        "allocatable": {"bandwidth": "0", "vfs": 4},
+        "allocatable": {"bandwidth": "400G", "vfs": 4},
         "allocated": {"vfs": 2},
-        "largestFree": {"vfs": 2},
+        "largestFree": {"bandwidth": "400G", "vfs": 2},
     }
+
+
+def test_what_virtual_functions_have_reserved_is_counted_at_their_nic() -> None:
+    items = [given_to(POOL, 0, bandwidth=100 * 10**9), given_to(POOL, 1, bandwidth_ratio=50), given_to(POOL, 2)]
+    found = status(node(nic("20", vfs=4)), *items, device=NIC)
+    assert (found["allocated"], found["largestFree"]) == (
+        {"bandwidth": "300G", "vfs": 3},
+        {"bandwidth": "100G", "vfs": 1},
+    )
+
+
+@pytest.mark.parametrize(
+    ("items", "allocated", "free"),
+    [
+        pytest.param([], None, {"bandwidthRatio": 100}, id="free"),
+        pytest.param([given_to(NIC, bandwidth_ratio=100)], {"bandwidthRatio": 100}, None, id="whole"),
+        pytest.param([given_to(NIC, bandwidth_ratio=30)], {"bandwidthRatio": 30}, {"bandwidthRatio": 70}, id="a part"),
+    ],
+)
+def test_a_nic_of_unknown_speed_is_counted_in_percent(items: list[ClaimAllocation], allocated: Any, free: Any) -> None:
+    found = status(node(nic("20", ports=())), *items, device=NIC)
+    assert (found["capacity"], found["allocated"], found["largestFree"]) == ({"bandwidthRatio": 100}, allocated, free)
 
 
 def test_a_virtual_function_without_a_driver_cannot_be_given() -> None:
     card_ = nic("20", vfs=2)
     vfs: tuple[RdmaVf, ...] = (replace(card_.vfs[0], verbs_minor=None), card_.vfs[1])
     found = status(node(replace(card_, vfs=vfs)), device=NIC)
-    assert (found["capacity"]["vfs"], found["allocatable"]["vfs"], found["largestFree"]) == (2, 1, {"vfs": 1})
+    assert (found["capacity"]["vfs"], found["allocatable"]["vfs"], found["largestFree"]) == (
+        2,
+        1,
+        {"bandwidth": "400G", "vfs": 1},
+    )
 
 
 def test_an_fpga_is_given_or_not_and_has_no_amounts() -> None:

@@ -12,7 +12,7 @@ from driver.api.resource_v1 import DeviceAllocationConfiguration, DeviceRequestA
 from driver.errors import InputError, NodeError
 from driver.model.devices import DeviceName, LinkLayer
 from driver.model.inventory import Inventory
-from driver.plan import NicHost, NicUse, decide, prepare_plan
+from driver.plan import NicHost, NicUse, decide, finish, prepare_plan
 from driver.plan.effects import ConfigureVf, VfSettings
 from tests.support.plan.builders import CLAIM_OF, SHARE_IDS, claim, config, given, gpu, nic, node, parameters
 from tests.support.plan.nics import NIC, POOL, VFS, any_vf, ethernet_vf, of_bandwidth, port
@@ -164,6 +164,82 @@ def test_shares_of_one_nic_go_together_up_to_its_bandwidth() -> None:
         decide(claim(of_bandwidth("1G", "a", 0), of_bandwidth("400G", "b", 1)), SHARED)
 
 
+def test_shares_by_percent_go_together_up_to_100() -> None:
+    def of_ratio(amount: str, request: str, number: int) -> DeviceRequestAllocationResult:
+        return given(request, NIC, shareID=SHARE_IDS[number], consumedCapacity={"bandwidthRatio": amount})
+
+    unknown = node(nic(0))
+    for inventory in (unknown, SHARED):
+        decide(claim(of_ratio("50", "a", 0), of_ratio("50", "b", 1)), inventory)
+        with pytest.raises(InputError, match="the claim's shares of this NIC are 101 percent of its bandwidth"):
+            decide(claim(of_ratio("50", "a", 0), of_ratio("51", "b", 1)), inventory)
+    (use,) = decide(claim(of_ratio("100", "a", 0)), unknown).nic_uses
+    assert not use.is_part
+    for wrong in ("0", "101", "500m"):
+        with pytest.raises(InputError, match="expected whole percent from 1 to 100"):
+            decide(claim(of_ratio(wrong, "a", 0)), unknown)
+
+
+def reserving(number: int = 0, device: str = POOL, **amount: str) -> DeviceRequestAllocationResult:
+    consumed = {"vfs": "1", **amount}
+    return given(f"nic{number}", device, shareID=SHARE_IDS[number], consumedCapacity=consumed)
+
+
+def test_what_the_vfs_of_a_claim_reserve_is_no_more_than_their_nic_has() -> None:
+    decision = decide(claim(reserving(0, bandwidth="300G"), reserving(1, bandwidth="100G"), reserving(2)), NODE)
+    assert [use.bandwidth for use in decision.nic_uses] == [300 * 10**9, 100 * 10**9, None]
+    assert [use.bandwidth for use in decide(claim(reserving(bandwidth="0")), NODE).nic_uses] == [None]
+    with pytest.raises(InputError, match="401G of its 400G bits per second"):
+        decide(claim(reserving(0, bandwidth="300G"), reserving(1, bandwidth="101G")), NODE)
+    with pytest.raises(InputError, match="two ways to say one amount"):
+        decide(claim(reserving(bandwidth="1G", bandwidthRatio="1")), NODE)
+
+
+@pytest.mark.parametrize(
+    ("amount", "limit"),
+    [
+        pytest.param({"bandwidth": "10G"}, 10_000, id="bits per second"),
+        pytest.param({"bandwidth": "1999999"}, 1, id="rounded down"),
+        pytest.param({"bandwidth": "1"}, 1, id="never 0, which is no limit"),
+        pytest.param({"bandwidthRatio": "33"}, 132_000, id="percent"),
+    ],
+)
+def test_a_class_can_have_a_vf_limited_to_what_it_reserves(amount: dict[str, str], limit: int) -> None:
+    decision = decide(claim(reserving(**amount), configs=(of_class({"limitToBandwidth": True}),)), NODE)
+    (effect,) = decision.effects
+    assert isinstance(effect, ConfigureVf)
+    assert (effect.settings, effect.rate_limit) == (VfSettings(), limit)
+    name = DeviceName(VFS[0])
+    for not_limited, enforced, said in (({}, True, f"{limit} Mb/s"), ({name: "no rates"}, False, "no rates")):
+        (device,) = finish(decision, mig_devices={}, not_limited=not_limited).devices
+        assert device.isolation is not None
+        assert (device.isolation.enforced, device.isolation.by) == (enforced, "SR-IOV")
+        assert said in device.isolation.message
+
+
+def test_a_percentage_of_an_unknown_speed_limits_nothing_and_says_so() -> None:
+    unknown = node(nic(0, vfs=tuple(ethernet_vf(index) for index in range(2))))
+    decision = decide(claim(reserving(bandwidthRatio="50"), configs=(of_class({"limitToBandwidth": True}),)), unknown)
+    assert decision.effects == ()
+    (device,) = finish(decision, mig_devices={}).devices
+    assert device.isolation is not None
+    assert not device.isolation.enforced
+    assert "speed is not" in device.isolation.message
+
+
+def test_a_vf_that_reserves_nothing_is_not_limited() -> None:
+    decision = decide(claim(reserving(), configs=(of_class({"limitToBandwidth": True}),)), NODE)
+    assert decision.effects == ()
+    (device,) = finish(decision, mig_devices={}).devices
+    assert device.isolation is None
+
+
+def test_a_limit_stands_instead_of_rates() -> None:
+    settings = {"limitToBandwidth": True, "maxTxRate": 5}
+    with pytest.raises(InputError, match="instead of minTxRate and maxTxRate"):
+        decide(claim(reserving(bandwidth="1G"), configs=(of_class(settings),)), NODE)
+
+
 def test_a_link_that_became_slower_than_what_was_allocated_is_no_fault_of_the_claim() -> None:
     with pytest.raises(NodeError, match="was allocated 300G bits per second, but its link has 200G"):
         decide(claim(of_bandwidth("300G")), node(nic(0, ports=(port(speed=200),))))
@@ -182,7 +258,7 @@ def test_a_link_that_became_slower_than_what_was_allocated_is_no_fault_of_the_cl
         ),
         (
             given("nic", NIC, shareID=SHARE_IDS[0], consumedCapacity={"core": "1"}),
-            "a device of type rdma has bandwidth to consume",
+            "a device of type rdma has bandwidth or bandwidthRatio to consume",
         ),
     ],
     ids=["none", "fraction", "no-share", "no-amount", "twice", "another"],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import timeit
+from dataclasses import replace
 
 import pytest
 from hypothesis import given as every
 from hypothesis import strategies as st
 
+from driver.api.gpu_policies import GpuPolicies
 from driver.api.resource_v1 import DeviceAllocationConfiguration, DeviceRequestAllocationResult, ResourceClaim
 from driver.errors import InputError, NodeError, RootportError
 from driver.model.devices import DeviceName, DeviceType
@@ -31,6 +33,7 @@ from tests.support.plan.builders import (
     share,
 )
 from tests.support.plan.driver_files import FILES
+from tests.support.plan.policies import policies_of
 
 GPU = "gpu-0000-10-00-0"
 OTHER = "gpu-0000-11-00-0"
@@ -51,13 +54,17 @@ def strategy(name: str, *requests: str, **settings: object) -> DeviceAllocationC
     return config(parameters("GpuConfig", sharing={"strategy": name, **settings}), *requests)
 
 
+def host_for(of: ResourceClaim, host: IsolationHost = HOST) -> IsolationHost:
+    return replace(host, policies=policies_of(of))
+
+
 def plan_of(of: ResourceClaim, inventory: Inventory = NODE) -> PreparePlan:
-    return prepare_plan(of, inventory, host=HOST)
+    return prepare_plan(of, inventory, host=host_for(of))
 
 
 def refusal(of: ResourceClaim, kind: type[RootportError] = InputError, inventory: Inventory = NODE) -> str:
     with pytest.raises(kind) as caught:
-        decide(of, inventory, host=HOST)
+        decide(of, inventory, host=host_for(of))
     assert caught.value.hint
     assert "\n" not in str(caught.value)
     return caught.value.message
@@ -68,7 +75,8 @@ def half(request: str = "gpu", number: int = 0, device: str = GPU) -> DeviceRequ
 
 
 def test_half_a_gpu_has_the_files_that_it_always_had() -> None:
-    plan = prepare_plan(claim(half(), configs=(strategy("hamiCore"),)), NODE, host=HOST, metadata_root="/var/lib/files")
+    of = claim(half(), configs=(strategy("hamiCore"),))
+    plan = prepare_plan(of, NODE, host=host_for(of), metadata_root="/var/lib/files")
     assert plan.spec is not None
     assert plan.spec.to_json() == (GOLDEN / "half-a-gpu.json").read_bytes()
     assert [file.relative_path for file in plan.files] == [
@@ -117,16 +125,52 @@ def test_capacities_are_known_with_and_without_the_drivers_domain(consumed: dict
 
 @pytest.mark.parametrize(
     "result",
-    [given("gpu", GPU), given("gpu", RATIO), share("gpu", GPU, core=100, memory="80Gi"), share("gpu", GPU, core=100)],
-    ids=["older-slices", "without-the-gate", "all-of-it", "memory-not-told"],
+    [
+        given("gpu", GPU),
+        given("gpu", RATIO),
+        share("gpu", GPU, core=100, memory="80Gi"),
+        share("gpu", GPU, core=100),
+        share("gpu", GPU, core=0, memory="80Gi"),
+        share("gpu", GPU, core=30, memory="80Gi"),
+        share("gpu", RATIO, core=0, memoryRatio=100),
+    ],
+    ids=[
+        "older-slices",
+        "without-the-gate",
+        "all-of-it",
+        "memory-not-told",
+        "all-of-the-memory",
+        "some-core-and-all-of-the-memory",
+        "100-percent-of-the-memory",
+    ],
 )
 def test_a_whole_gpu_is_whole_however_it_is_written(result: DeviceRequestAllocationResult) -> None:
     decision = decide(claim(result), NODE)
     (use,) = decision.uses
-    assert (use.whole, use.core, use.memory_bytes, use.sharing) == (True, 100, 80 * GIB, "exclusive")
+    assert (use.whole, use.memory_bytes, use.sharing) == (True, 80 * GIB, "exclusive")
     (device,) = prepare_plan(claim(result), NODE).devices
     assert device.isolation is not None
     assert (device.isolation.enforced, device.isolation.by) == (True, "device")
+
+
+@pytest.mark.parametrize(("device", "core", "memory"), [(GPU, 100, "79Gi"), (GPU, 0, "1Gi"), (RATIO, 100, 99)])
+def test_a_share_is_one_whatever_its_core(device: str, core: int, memory: object) -> None:
+    amount = {"memoryRatio" if device == RATIO else "memory": memory}
+    (use,) = decide(claim(share("gpu", device, core=core, **amount)), NODE).uses
+    assert (use.whole, use.core, use.sharing) == (False, core, "timeSlicing interval=Default")
+
+
+@pytest.mark.parametrize(("memory", "whole"), [("73Gi", True), ("63Gi", False)])
+def test_all_of_the_memory_is_the_most_that_the_policies_let_a_share_have(memory: str, whole: bool) -> None:
+    policies = GpuPolicies.model_validate(
+        {
+            "apiVersion": "rootport.dev/v1alpha1",
+            "kind": "GpuPolicies",
+            "policies": [{"memory": {"minimum": "3Gi", "step": "10Gi"}}],
+        }
+    )
+    (use,) = decide(claim(share("gpu", GPU, core=0, memory=memory)), NODE, host=IsolationHost(policies=policies)).uses
+    assert use.whole is whole
 
 
 def test_a_gpu_whose_memory_is_not_known_is_shared_by_core_alone() -> None:
@@ -137,8 +181,7 @@ def test_a_gpu_whose_memory_is_not_known_is_shared_by_core_alone() -> None:
 @pytest.mark.parametrize(
     ("device", "consumed", "field", "message"),
     [
-        (GPU, {"core": "0", "memory": "1Gi"}, "core", "'0': expected a whole number of percent from 1 to 100"),
-        (GPU, {"core": "101", "memory": "1Gi"}, "core", "'101': expected a whole number of percent from 1 to 100"),
+        (GPU, {"core": "101", "memory": "1Gi"}, "core", "'101': expected a whole number of percent from 0 to 100"),
         (GPU, {"core": "33.3", "memory": "1Gi"}, "core", "'33300m': expected a whole number of percent"),
         (GPU, {"core": "-5", "memory": "1Gi"}, "core", "'-5': expected"),
         (GPU, {"core": "5", "memory": "0"}, "memory", "'0': expected a whole number of bytes from 1 to 85899345920"),
@@ -154,7 +197,12 @@ def test_a_gpu_whose_memory_is_not_known_is_shared_by_core_alone() -> None:
         (RATIO, {"core": "5", "memory": "1Gi"}, "memoryRatio", "is missing"),
         (RATIO, {"core": "5", "memoryRatio": "101"}, "memoryRatio", "'101': expected a whole number of percent"),
         (RATIO, {"core": "5", "memoryRatio": "0.5"}, "memoryRatio", "'500m': expected a whole number of percent"),
-        ("rdma-0000-40-00-0", {"core": "5"}, "core", "a device of type rdma has bandwidth to consume"),
+        (
+            "rdma-0000-40-00-0",
+            {"core": "5"},
+            "core",
+            "a device of type rdma has bandwidth or bandwidthRatio to consume",
+        ),
         ("fpga-0000-80-00-0", {"core": "5"}, "core", "devices of type fpga have no capacity to consume"),
         ("mig-0000-10-00-0-1g-10gb-0", {"core": "5"}, "core", "devices of type mig have no capacity to consume"),
     ],
@@ -237,10 +285,6 @@ def test_shares_of_one_gpu_have_cdi_devices_of_their_own() -> None:
         ((half("a", 0), half("a", 0)), f"request a, device {GPU} is allocated twice to one request"),
         ((half("a", 0), given("b", GPU)), f"request b, device {GPU} is allocated to request a as well"),
         (
-            (half("a", 0), half("b", 1), share("c", GPU, 2, core=1, memory=1)),
-            f"request c, device {GPU}: the claim's shares of this GPU are 101 percent of its core",
-        ),
-        (
             (half("a", 0), share("b", GPU, 1, core=1, memory=40 * GIB + 1)),
             f"request b, device {GPU}: the claim's shares of this GPU are {80 * GIB + 1} of its 80Gi of memory",
         ),
@@ -249,7 +293,7 @@ def test_shares_of_one_gpu_have_cdi_devices_of_their_own() -> None:
             f"request b, device {RATIO} excludes {GPU}, which is allocated to request a: both are of one GPU",
         ),
     ],
-    ids=["one-share-twice", "twice-to-a-request", "share-and-whole", "core", "memory", "modes"],
+    ids=["one-share-twice", "twice-to-a-request", "share-and-whole", "memory", "modes"],
 )
 def test_a_claim_that_was_given_more_than_there_is_is_refused(
     results: tuple[DeviceRequestAllocationResult, ...], message: str
@@ -278,8 +322,20 @@ def test_an_effect_of_several_shares_is_named_once() -> None:
 
 
 def test_shares_of_one_gpu_with_two_strategies_are_refused() -> None:
-    told = refusal(claim(half("a", 0), half("b", 1), configs=(strategy("mps", "b"),)))
-    assert told == f"{CLAIM}: request a shares GPU {GPU} by timeSlicing interval=Default, request b by mps"
+    told = refusal(claim(half("a", 0), half("b", 1), configs=(strategy("timeSlicing", "a"), strategy("mps", "b"))))
+    assert told == (
+        f"{CLAIM}, request a, device {GPU}: the claim asks for sharing.strategy timeSlicing, and this GPU is shared by "
+        "mps"
+    )
+
+
+def test_a_second_interval_of_one_gpu_follows_the_first() -> None:
+    long, short = (strategy("timeSlicing", name.lower(), timeSlicing={"interval": name}) for name in ("Long", "Short"))
+    plan = plan_of(claim(half("long", 0), half("short", 1), configs=(long, short)))
+    assert plan.effects == (SetTimeSlice(gpu=GPU, uuid="GPU-00000000", interval="Long"),)
+    told = [device.isolation.message for device in plan.devices if device.isolation is not None]
+    assert "time slice is" not in told[0]
+    assert told[1].endswith("; the time slice is Long, not Short: another share has set it")
 
 
 def test_two_shares_that_need_one_variable_twice_are_refused_and_equal_ones_are_not() -> None:
@@ -299,7 +355,7 @@ def test_two_shares_that_need_one_variable_twice_are_refused_and_equal_ones_are_
     assert plan.spec is not None
     of_a, first_of_b, second_of_b = plan.spec.devices
     assert of_a.mounts == first_of_b.mounts
-    assert len(of_a.mounts) == 3
+    assert len(of_a.mounts) == 4
     assert second_of_b.mounts == ()
 
 
@@ -308,14 +364,14 @@ def test_a_share_that_is_not_whole_cannot_be_exclusive() -> None:
 
 
 def test_a_means_of_isolation_that_the_node_lacks_is_the_nodes_fault() -> None:
+    of = claim(half(), configs=(strategy("mps"),))
     with pytest.raises(NodeError, match="nvidia-cuda-mps-control"):
-        decide(claim(half(), configs=(strategy("mps"),)), NODE)
+        decide(of, NODE, host=host_for(of, IsolationHost()))
 
 
 def test_a_simulated_node_has_all_means_of_isolation() -> None:
-    plan = prepare_plan(
-        claim(half(), configs=(strategy("mps"),)), NODE, assume_minors=True, host=IsolationHost(simulated=True)
-    )
+    of = claim(half(), configs=(strategy("mps"),))
+    plan = prepare_plan(of, NODE, assume_minors=True, host=host_for(of, IsolationHost(simulated=True)))
     assert plan.effects
 
 
@@ -356,7 +412,7 @@ def test_no_decision_gives_more_than_the_card_has(results: list[DeviceRequestAll
         return
     for name in {use.gpu for use in uses}:
         of_gpu = [use for use in uses if use.gpu == name]
-        assert sum(use.core or 0 for use in of_gpu) <= 100
+        assert all(0 <= (use.core or 0) <= 100 for use in of_gpu)
         assert all(use.memory_bytes and use.memory_bytes >= 1 for use in of_gpu)
         assert sum(use.memory_bytes or 0 for use in of_gpu) <= 80 * GIB
         assert len({use.mode for use in of_gpu}) == 1

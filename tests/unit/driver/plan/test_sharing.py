@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TypeAlias
 
 import pytest
@@ -26,12 +27,13 @@ def use(
     gpu: str = "gpu-0",
     start: int | None = None,
     card: int | None = 80,
+    whole: bool = False,
 ) -> GpuUse:
     mig = start is not None
     return GpuUse(
         gpu=DeviceName(gpu),
         mode=DeviceType.MIG if mig else mode,
-        whole=core == 100 and not mig,
+        whole=whole,
         sharing="" if mig else sharing,
         core=None if mig else core,
         memory_bytes=None if memory is None else memory * GIB,
@@ -122,6 +124,7 @@ def test_who_may_have_a_device_together(new: Claim, held: Claim, together: bool)
 
 
 RATIO = DeviceType.GPU_RATIO
+WHOLE = use(0, 80, whole=True)
 
 
 GPU_USES = pytest.mark.parametrize(
@@ -129,17 +132,20 @@ GPU_USES = pytest.mark.parametrize(
     [
         (use(), use(), None),
         (use(60, 60), use(), None),
-        (use(gpu="gpu-1"), use(100), None),
-        (use(61), use(), "101 percent of its core"),
+        (use(gpu="gpu-1"), WHOLE, None),
+        (use(61), use(), None),
+        (use(0), use(0), None),
+        (use(100), use(100), None),
         (use(60, 61), use(), f"{81 * GIB} of its {80 * GIB} bytes"),
         (use(60, 61, card=None), use(card=None), None),
+        (use(61, None, card=None), use(40, None, card=None), "101 percent of its core"),
         (use(60, 61, card=None), use(), f"{81 * GIB} of its {80 * GIB} bytes"),
         (use(60, None), use(40, 90), f"{90 * GIB} of its"),
-        (use(100), use(), "that one has a share, and this one wants all of it"),
-        (use(), use(100, sharing="exclusive"), "that one has all of it, and this one wants a share"),
+        (WHOLE, use(), "that one has a share, and this one wants all of it"),
+        (use(), replace(WHOLE, sharing="exclusive"), "that one has all of it, and this one wants a share"),
         (use(mode=RATIO), use(), "that one has a share, and this one wants a share by percent of memory"),
         (use(mode=RATIO), use(mode=RATIO), None),
-        (use(mode=RATIO, core=61), use(mode=RATIO), "101 percent"),
+        (use(mode=RATIO, core=61), use(mode=RATIO), None),
         (use(), use(sharing="timeSlicing interval=Long"), "kept apart by 'timeSlicing interval=Long', .* by 'mps'"),
         (use(start=0), use(), "that one has a share, and this one wants the MIG partition on slices 0 to 1"),
         (use(), use(start=0), "that one has the MIG partition on slices 0 to 1, and this one wants a share"),
@@ -151,16 +157,19 @@ GPU_USES = pytest.mark.parametrize(
         "two-shares",
         "all-of-it-in-two",
         "another-gpu",
-        "core-oversold",
+        "core-promised-twice",
+        "no-core",
+        "all-of-the-core",
         "memory-oversold",
         "card-not-known",
+        "core-of-a-card-not-known",
         "card-known-by-one",
         "memory-of-one-not-known",
         "whole-beside-a-share",
         "share-beside-a-whole",
         "ratio-beside-bytes",
         "two-ratios",
-        "ratios-oversold",
+        "core-of-ratios-promised-twice",
         "two-strategies",
         "mig-beside-a-share",
         "share-beside-mig",
@@ -173,7 +182,7 @@ GPU_USES = pytest.mark.parametrize(
 
 @GPU_USES
 def test_who_may_use_a_gpu_together(new: GpuUse, held: GpuUse, why: str | None) -> None:
-    others = [claim(3, use(100, gpu="gpu-9")), claim(2, held)]
+    others = [claim(3, replace(WHOLE, gpu=DeviceName("gpu-9"))), claim(2, held)]
     check(claim(1, new, admin=True), *others)
     check(claim(1, new), claim(2, held, admin=True))
     if why is None:
@@ -199,14 +208,26 @@ def test_one_claim_may_use_a_gpu_as_two_claims_may(new: GpuUse, held: GpuUse, wh
 
 
 def test_shares_of_many_claims_are_counted_together() -> None:
-    others = [claim(number, use(30, 10)) for number in (2, 3, 4)]
-    check(claim(1, use(10, 10)), *others)
-    with pytest.raises(NodeError, match="120 percent"):
-        check(claim(1, use(20, 10), use(10, 10)), *others)
+    others = [claim(number, use(30, 20)) for number in (2, 3, 4)]
+    check(claim(1, use(30, 20)), *others)
+    with pytest.raises(NodeError, match=f"{81 * GIB} of its {80 * GIB} bytes"):
+        check(claim(1, use(20, 10), use(10, 11)), *others)
 
 
-def nic_use(nic: str = "rdma-0", vf: str | None = None, bandwidth: int | None = None, of: int | None = 100) -> NicUse:
-    return NicUse(nic=DeviceName(nic), vf=DeviceName(vf) if vf else None, bandwidth=bandwidth, nic_bandwidth=of)
+def nic_use(
+    nic: str = "rdma-0",
+    vf: str | None = None,
+    bandwidth: int | None = None,
+    of: int | None = 100,
+    ratio: int | None = None,
+) -> NicUse:
+    return NicUse(
+        nic=DeviceName(nic),
+        vf=DeviceName(vf) if vf else None,
+        bandwidth=bandwidth,
+        nic_bandwidth=of,
+        bandwidth_ratio=ratio,
+    )
 
 
 def nic_claim(number: int, *uses: NicUse, admin: bool = False, shared: bool = True) -> Claim:
@@ -241,6 +262,15 @@ def nic_claim(number: int, *uses: NicUse, admin: bool = False, shared: bool = Tr
         (nic_use(bandwidth=41, of=None), nic_use(bandwidth=60), "101 of its 100 bits per second"),
         (nic_use(bandwidth=41, of=None), nic_use(bandwidth=60, of=None), None),
         (nic_use(bandwidth=41), nic_use("rdma-1", bandwidth=60), None),
+        (nic_use(ratio=50, of=None), nic_use(ratio=50, of=None), None),
+        (nic_use(ratio=51, of=None), nic_use(ratio=50, of=None), "101 percent of its bandwidth"),
+        (nic_use(ratio=51), nic_use(ratio=50), "101 percent of its bandwidth"),
+        (nic_use(ratio=1, of=None), nic_use(of=None), "that one has all of it"),
+        (nic_use(ratio=50), nic_use(bandwidth=50), None),
+        (nic_use(ratio=50), nic_use(bandwidth=51), "101 of its 100 bits per second"),
+        (nic_use(vf="vf-1", bandwidth=40), nic_use(vf="vf-2", bandwidth=60), None),
+        (nic_use(vf="vf-1", bandwidth=41), nic_use(vf="vf-2", bandwidth=60), "101 of its 100 bits per second"),
+        (nic_use(vf="vf-1"), nic_use(vf="vf-2", bandwidth=100), None),
     ],
     ids=[
         "two-vfs",
@@ -258,6 +288,15 @@ def nic_claim(number: int, *uses: NicUse, admin: bool = False, shared: bool = Tr
         "speed-known-by-one",
         "speed-not-known",
         "shares-of-two-nics",
+        "all-of-it-in-percent",
+        "percent-oversold",
+        "percent-oversold-speed-known",
+        "percent-beside-whole",
+        "two-units",
+        "two-units-oversold",
+        "vfs-reserve-all",
+        "vfs-oversold",
+        "vf-without-bandwidth",
     ],
 )
 @pytest.mark.parametrize("shared", [True, False], ids=["of-one-device", "of-two-devices"])

@@ -11,7 +11,7 @@ from driver.api.rootport_v1alpha1 import Device, DevicePod, DeviceStatus
 from driver.model.devices import DeviceName
 from driver.model.inventory import Inventory
 from driver.objects.claims import ClaimAllocation
-from driver.objects.device_statuses import device_statuses
+from driver.objects.device_statuses import AllocationUsers, device_statuses
 from driver.objects.devices import device_objects
 from driver.status.device_share import TODAY, node_device_summary
 from tests.support import shown_nodes
@@ -203,7 +203,7 @@ def vf(at: int) -> str:
 
 def summary_of(inventory: Inventory, *allocations: ClaimAllocation) -> dict[str, Any]:
     statuses = device_statuses(
-        inventory, allocations, pods=lambda item: ([DevicePod(name=item.claim, uid=item.uid)], 0)
+        inventory, allocations, users=lambda item: AllocationUsers(pods=[DevicePod(name=item.claim, uid=item.uid)])
     )
     objects = device_objects(inventory)
     devices = [made.model_copy(update={"status": statuses[DeviceName(made.spec.device_name)]}) for made in objects]

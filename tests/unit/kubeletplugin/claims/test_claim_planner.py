@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from driver.api.resource_v1 import ResourceClaim
-from driver.errors import InputError, NodeError
+from driver.errors import InputError, NodeError, RootportError
 from driver.model.devices import DeviceName
 from driver.model.inventory import Inventory
 from driver.plan import PreparePlan
 from driver.plan.effects import RunMpsDaemon
 from driver.plan.host import NicHost
 from kubeletplugin.claims.planner import ClaimPlanner
+from kubeletplugin.node.hami_core_library import HamiCoreFile
 from kubeletplugin.node.roots import Roots
 from tests.support.plan.builders import (
     GIB,
@@ -30,6 +32,7 @@ from tests.support.plan.builders import (
     parameters,
     share,
 )
+from tests.support.stub_hami import build
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
@@ -150,10 +153,16 @@ def test_a_part_of_a_gpu_needs_the_drivers_libraries_as_well(host: Path, name: s
     assert mounts(plans.finish(decision, {PARTITION: mig_instance(MIG_PROFILES[0], 2)}))
 
 
+def offers(host: Path, strategy: str) -> Path:
+    file = host / "gpu-policies.yaml"
+    file.write_text(POLICIES % strategy)
+    return file
+
+
 def mps(host: Path, **options: object) -> PreparePlan:
     half = share("r", gpu(0).name, core=50, memory=40 * GIB)
     sharing = config(parameters("GpuConfig", sharing={"strategy": "mps"}))
-    plans = ClaimPlanner(Roots.of(host, ""), metadata_dir=Path("/m"), **options)
+    plans = ClaimPlanner(Roots.of(host, ""), metadata_dir=Path("/m"), gpu_policies=offers(host, "mps"), **options)
     return planned(plans, claim(half, configs=(sharing,)), node(h100(0)))
 
 
@@ -176,12 +185,18 @@ def test_hami_cores_library_is_told_by_its_content(host: Path) -> None:
     sharing = config(parameters("GpuConfig", sharing={"strategy": "hamiCore"}))
     half = claim(share("r", gpu(0).name, core=50, memory=40 * GIB), configs=(sharing,))
     library = host / "opt/hami/libvgpu.so"
-    plans = ClaimPlanner(Roots.of(host, ""), metadata_dir=Path("/m"), hami_core=Path("/opt/hami/libvgpu.so"))
+    plans = ClaimPlanner(
+        Roots.of(host, ""),
+        metadata_dir=Path("/m"),
+        hami_core=Path("/opt/hami/libvgpu.so"),
+        gpu_policies=offers(host, "hamiCore"),
+    )
     with pytest.raises(NodeError, match="HAMi-core"):
         plans.decide(half, node(h100(0)), NicHost())
     library.parent.mkdir(parents=True)
     versions = []
-    for content in (b"one", b"another"):
+    contents = (build(), build("LAZY"))
+    for content in contents:
         library.write_bytes(content)
         plan = planned(plans, half, node(h100(0)))
         assert plan.devices[0].isolation is not None
@@ -189,7 +204,37 @@ def test_hami_cores_library_is_told_by_its_content(host: Path) -> None:
         assert plan.spec is not None
         assert "/opt/hami/libvgpu.so" in [mount.host_path for mount in plan.spec.devices[0].mounts]
         assert "/m/" in next(m.host_path for m in plan.spec.devices[0].mounts if "preload" in m.container_path)
-    assert versions == [f"sha256:{hashlib.sha256(content).hexdigest()[:12]}" for content in (b"one", b"another")]
+    assert versions == [f"sha256:{hashlib.sha256(content).hexdigest()[:12]}" for content in contents]
+
+
+def test_a_hami_core_that_does_not_work_is_refused_with_the_reason(host: Path) -> None:
+    install_driver(host, "580.95.05")
+    sharing = config(parameters("GpuConfig", sharing={"strategy": "hamiCore"}))
+    library = host / "opt/hami/libvgpu.so"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(build()[:-6000])
+    plans = ClaimPlanner(
+        Roots.of(host, ""),
+        metadata_dir=Path("/m"),
+        hami_core=Path("/opt/hami/libvgpu.so"),
+        gpu_policies=offers(host, "hamiCore"),
+    )
+    with pytest.raises(NodeError, match=r"/opt/hami/libvgpu\.so is cut off: it has"):
+        plans.decide(
+            claim(share("r", gpu(0).name, core=50, memory=40 * GIB), configs=(sharing,)), node(h100(0)), NicHost()
+        )
+
+
+def test_the_library_is_not_looked_at_for_another_strategy(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_driver(host, "580.95.05")
+    monkeypatch.setattr(HamiCoreFile, "checked", lambda _: pytest.fail("it takes time"))
+    plans = ClaimPlanner(Roots.of(host, ""), metadata_dir=Path("/m"), hami_core=Path("/opt/hami/libvgpu.so"))
+    for config_ in (None, config(parameters("GpuConfig", sharing={"strategy": "timeSlicing"})), config({"kind": []})):
+        configs = (config_,) if config_ else ()
+        with suppress(RootportError):
+            plans.decide(
+                claim(share("r", gpu(0).name, core=50, memory=40 * GIB), configs=configs), node(h100(0)), NicHost()
+            )
 
 
 POLICIES = """
@@ -219,15 +264,38 @@ def test_claims_are_held_to_the_administrators_policies_which_may_change(host: P
     with pytest.raises(NodeError, match=r"how its GPU may be shared is not known: --gpu-policies .* no folder"):
         planned_later()
     file.parent.mkdir()
-    planned_later()
+    with pytest.raises(InputError, match="this GPU is shared by timeSlicing"):
+        planned_later()
     file.write_text(POLICIES % "timeSlicing")
-    with pytest.raises(InputError, match=r"sharing\.strategy mps is not allowed .* GpuPolicies allow timeSlicing"):
+    with pytest.raises(InputError, match=r"sharing\.strategy mps, and this GPU is shared by timeSlicing"):
         planned_later()
     file.write_text("[" * 5000)
-    with pytest.raises(InputError, match="GpuPolicies allow timeSlicing"):
+    with pytest.raises(InputError, match="this GPU is shared by timeSlicing"):
         planned_later()
     file.write_text(POLICIES % "mps")
     planned_later()
+
+
+def test_what_the_node_lacks_for_the_strategies_that_its_gpus_offer_is_told(host: Path) -> None:
+    file = host / "gpu-policies.yaml"
+    plans = ClaimPlanner(Roots.of(host, ""), metadata_dir=Path("/m"), gpu_policies=file)
+    file.write_text(POLICIES % "timeSlicing")
+    assert plans.strategy_problems(None) == plans.strategy_problems(node(h100(0))) == {}
+    for strategy, installed, told in (
+        ("mps", False, "the files of NVIDIA's driver are not on the node"),
+        ("mps", True, "the node has no nvidia-cuda-mps-control"),
+        ("hamiCore", True, "HAMi-core's library cannot be used: the kubelet plugin is told of none (--hami-core)"),
+    ):
+        if installed:
+            install_driver(host, "580.95.05")
+        now = ClaimPlanner(Roots.of(host, ""), metadata_dir=Path("/m"), gpu_policies=offers(host, strategy))
+        ((found, problem),) = now.strategy_problems(node(h100(0))).items()
+        assert (found, problem.startswith(told)) == (strategy, True)
+        assert now.strategy_problems(node(gpu(0, vendor="amd"))) == {}
+    (host / "usr/bin").mkdir()
+    (host / "usr/bin/nvidia-cuda-mps-control").touch()
+    now = ClaimPlanner(Roots.of(host, ""), metadata_dir=Path("/m"), gpu_policies=offers(host, "mps"))
+    assert now.strategy_problems(node(h100(0))) == {"mps": ""}
 
 
 def test_policies_that_are_wrong_from_the_start_keep_no_other_device_from_its_claim(host: Path, tmp_path: Path) -> None:

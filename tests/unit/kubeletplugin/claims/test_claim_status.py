@@ -14,7 +14,7 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import UnavailableError
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.claim_reference import ClaimReference
-from driver.errors import NodeError, RootportError
+from driver.errors import InputError, NodeError, RootportError
 from driver.model.devices import DeviceName, DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice
 from driver.plan.uses import NicUse
@@ -282,6 +282,49 @@ def test_an_api_server_that_is_away_ends_the_attempt_at_once() -> None:
     assert api.calls == 1
 
 
+def test_an_api_server_that_drops_what_was_written_is_told_once_with_its_gate() -> None:
+    """As in Kubernetes 1.34 to 1.36 with the gate off; in 1.37 it is locked: tests/cluster/plugin has the real one."""
+
+    class Dropping(KubernetesApi):
+        keeps = False
+
+        def __init__(self) -> None:
+            """No connection."""
+
+        def get(self, _resource: object, name: str, **_: Any) -> JsonObject:
+            return {"metadata": {"name": name, "uid": name}, **allocated(prepared())}
+
+        def apply(self, _resource: object, body: JsonObject, **_: Any) -> JsonObject:
+            return body if self.keeps else body | {"status": {}}
+
+    api, told, names = Dropping(), [], ["a", "b"]
+    kept = {name: entry(name) for name in ("a", "b", "c")}
+    publisher = ClaimStatusPublisher(api, entries=lambda: [kept[name] for name in names], report=told.append)
+    publisher.publish()
+    (report,) = told
+    assert (report.type, report.status) == ("DeviceStatusKept", "False")
+    assert "DRAResourceClaimDeviceStatus is off" in report.message
+    api.keeps = True
+    names.append("c")
+    publisher.publish()
+    assert [item.status for item in told] == ["False", "True"]
+
+
+def entry(name: str) -> Entry:
+    """A claim that is prepared, with one device."""
+    return Entry(
+        uid=name,
+        namespace="n",
+        name=name,
+        state="prepared",
+        boot_id="b",
+        devices=(prepared(),),
+        effects=(),
+        cdi_spec="",
+        files=(),
+    )
+
+
 class Service:
     """A claim service with a given answer."""
 
@@ -297,13 +340,55 @@ class Service:
 
 @pytest.mark.parametrize(
     ("answer", "calls"),
-    [(ClaimPrepared(devices=()), 1), (NodeError("no"), 0)],
-    ids=["prepared", "failed"],
+    [(ClaimPrepared(devices=()), ["prepared"]), (NodeError("in use"), ["refused"]), (InputError("wrong"), [])],
+    ids=["prepared", "in the way", "for good"],
 )
-def test_the_publisher_is_woken_by_a_claim_that_was_prepared(answer: ClaimPrepared | RootportError, calls: int) -> None:
-    woken: list[None] = []
-    claims = NotifyingClaims(Service(answer), lambda: woken.append(None))
+def test_who_waits_for_it_is_woken_by_a_claim_that_was_prepared_or_refused_for_now(
+    answer: ClaimPrepared | RootportError, calls: list[str]
+) -> None:
+    woken: list[str] = []
+    claims = NotifyingClaims(Service(answer), lambda: woken.append("prepared"), lambda: woken.append("refused"))
     reference = ClaimReference(namespace="n", name="c", uid="u")
     assert claims.prepare([reference]) == {"u": answer}
     assert claims.unprepare([reference]) == {"u": None}
-    assert len(woken) == calls
+    assert woken == calls
+
+
+NIC_USE = NicUse(nic=DeviceName(PF), vf=None)
+
+
+@pytest.mark.parametrize(
+    ("request_of", "distance", "status"),
+    [
+        pytest.param("{}-0/node", "SYS", "False", id="far-apart"),
+        pytest.param("{}-0/node-no-numa", "NODE", "Unknown", id="no-numa-nodes-are-known"),
+        pytest.param("{}-0/numa", "NODE", None, id="on-a-nearer-rung"),
+        pytest.param("{}-0", "SYS", None, id="no-ladder"),
+    ],
+)
+def test_what_a_ladders_last_rung_gave_is_not_aligned(request_of: str, distance: str, status: str | None) -> None:
+    devices = [
+        replace(prepared(share=None), distances=(("rdma-0000-99-00-0", "PIX"), (PF, distance))),
+        nic(NIC_USE, PF, distances=((GPU, distance),)),
+    ]
+    results = [
+        {"request": request_of.format(kind), "driver": "rootport.dev", "pool": NODE, "device": device.device}
+        for kind, device in zip(("gpu", "nic"), devices, strict=True)
+    ]
+    claim = {"status": {"allocation": {"devices": {"results": results}}}}
+    gpu_entry, nic_entry = device_statuses(devices, claim, now=NOW)
+    found = {item["type"]: item for item in gpu_entry["conditions"]}
+    assert "conditions" not in nic_entry
+    assert ("Aligned" in found) is (status is not None)
+    if status is None:
+        return
+    assert found["Aligned"]["status"] == status
+    assert found["Aligned"]["reason"] == "LastRung"
+    assert found["Aligned"]["lastTransitionTime"] == MOMENT
+    assert f"NIC {PF} is at {distance} (" in found["Aligned"]["message"], "not the other group's NIC"
+    again = claim | {"status": claim["status"] | {"devices": [gpu_entry, nic_entry]}}
+    assert is_published([gpu_entry, nic_entry], again)
+    later = device_statuses(devices, again, now=NOW + timedelta(days=1))
+    assert later == [gpu_entry, nic_entry], "the condition keeps its time"
+    without = [entry | {"conditions": entry["conditions"][:1]} for entry in (gpu_entry,)]
+    assert not is_published(without, again)

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from driver.api.claim_reference import ClaimReference
 from driver.errors import NodeError
 from kubeletplugin.service import ClaimPrepared
 from kubeletplugin.state.file_lock import FileLock
 from tests.support.preparer.machine import Machine, failed, gpu_claim, in_child, prepared, uid
+from tests.support.preparer.sharing import mig_claim
+from tests.unit.kubeletplugin.claims.test_ahead import Ahead, as_read
 
 CLAIMS = 6
 
@@ -54,6 +57,29 @@ def test_two_processes_prepare_and_unprepare_without_losing_or_doubling_anything
         assert len(used) == len(set(used))
     assert not machine.recover().problems
     machine.check()
+
+
+def test_a_new_instance_takes_no_note_from_a_claim_that_the_old_one_is_preparing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a rolling update the new one runs at once, before it knows which claims are announced."""
+    claim = mig_claim(1, (1, 0))
+    machine.offer(claim)
+    old = threading.Thread(target=lambda: machine.preparer(machine.store()).prepare_ahead(as_read(claim)))
+    new = Ahead(machine)
+    notes = new.loop._store.ahead
+    notes.add(claim.reference)  # as it was when the new one looked
+    remove = notes.remove
+
+    def remove_later(reference: ClaimReference) -> None:
+        old.start()
+        old.join(2)  # it waits for the lock, if that is held
+        remove(reference)
+
+    monkeypatch.setattr(notes, "remove", remove_later)
+    new.run()
+    old.join()
+    assert machine.check() == new.notes() == {uid(1)}
 
 
 def _ended(children: list[int]) -> bool:

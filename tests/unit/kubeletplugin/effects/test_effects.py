@@ -15,7 +15,7 @@ from driver.adapters.files.cdi_files import spec_path
 from driver.api.claim_reference import ClaimReference
 from driver.errors import NodeError
 from driver.model.devices import MigInstance
-from driver.plan.effects import Effect
+from driver.plan.effects import Effect, RunMpsDaemon
 from kubeletplugin.claims.recovery import Reconciler, recover
 from kubeletplugin.effects import HostEffects
 from kubeletplugin.state.checkpoint import NewerCheckpointError
@@ -181,6 +181,31 @@ def test_a_repeated_prepare_revives_an_mps_daemon_and_asks_for_nothing_else(mach
     answers = preparer.prepare(claims)
     assert f"claim ml/claim-1 (uid {uid(1)}), device {device(1)}" in failed(answers[uid(1)]).message
     assert answers[uid(2)] == before[uid(2)]
+
+
+def test_a_daemon_that_ended_is_started_once_for_all_its_claims_and_the_api_server_is_not_asked(
+    machine: Machine,
+) -> None:
+    claims = machine.offer(share_claim(1, 1, core=30, memory=10), share_claim(2, 1, core=30, memory=10))
+    preparer = machine.preparer()
+    preparer.prepare(claims)
+    (daemon,) = machine.gpus.there()
+    assert isinstance(daemon, RunMpsDaemon)
+    machine.gpus.undo(daemon)
+    machine.gpus.log()
+    machine.asked.clear()
+    preparer.restart(daemon)
+    assert machine.gpus.log() == [f"do RunMpsDaemon {device(1)}"]
+    assert machine.asked == []
+    machine.check_gpus()
+    machine.gpus.stick(device(1))
+    with pytest.raises(NodeError, match=rf"claim ml/claim-1 \(uid {uid(1)}\), device {device(1)}: "):
+        preparer.restart(daemon)
+    machine.gpus.stick()
+    preparer.unprepare(claims)
+    machine.gpus.log()
+    preparer.restart(daemon)
+    assert machine.gpus.log() == [], "no claim has it any more"
 
 
 # Leftovers
@@ -545,14 +570,14 @@ def test_cdi_specs_of_a_later_version_are_not_removed_where_the_checkpoint_is_lo
     (claim,) = machine.offer(gpu_claim(1, 1))
     prepared(machine.preparer().prepare([claim])[claim.uid])
     spec = spec_path(claim.uid, machine.cdi_dir)
-    newer = spec.read_text().replace('\\"version\\":3', '\\"version\\":4')
+    newer = spec.read_text().replace('\\"version\\":4', '\\"version\\":5')
     assert newer != spec.read_text()
     spec.write_text(newer)
     machine.checkpoint.unlink()
     for _ in range(2):
-        with pytest.raises(NewerCheckpointError, match="version 4"):
+        with pytest.raises(NewerCheckpointError, match="version 5"):
             machine.recover()
-        assert "version 4" in failed(machine.preparer().prepare([claim])[claim.uid]).message
+        assert "version 5" in failed(machine.preparer().prepare([claim])[claim.uid]).message
     assert spec.read_text() == newer
 
 

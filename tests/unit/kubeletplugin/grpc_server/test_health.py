@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from kubeletplugin.grpc_server.health import ALPHA_SERVICE, MAX_STREAMS, HealthFeed
+from kubeletplugin.grpc_server.health import ALPHA_SERVICE, MAX_STREAMS, SERVICE, HealthFeed
 from kubeletplugin.protocol import dra_health_v1_pb2 as protocol
 from kubeletplugin.protocol import dra_health_v1_pb2_grpc as protocol_grpc
 from kubeletplugin.protocol import dra_v1_pb2, dra_v1_pb2_grpc
@@ -37,6 +37,33 @@ def test_a_kubelet_before_1_37_gets_the_same_list_by_the_name_that_it_knows(node
     )
     by_old_name, by_new_name = next(ask(protocol.NodeWatchResourcesRequest(), timeout=20)), next(watch(node))
     assert healths(by_old_name) == healths(by_new_name) == {"gpu-0": "UNHEALTHY"}
+
+
+def test_which_service_a_stream_is_of_is_told_when_it_opens_and_ends(node) -> None:
+    class Streams:
+        seen: list[str] = []  # noqa: RUF012 - of this test alone
+
+        def opened(self, service: str) -> None:
+            self.seen.append(f"+{service}")
+
+        def closed(self, service: str) -> None:
+            self.seen.append(f"-{service}")
+
+    node.server(streams=Streams()).start()
+    old = node.channel(node.servers[-1].endpoint).unary_stream(
+        f"/{ALPHA_SERVICE}/NodeWatchResources",
+        request_serializer=protocol.NodeWatchResourcesRequest.SerializeToString,
+        response_deserializer=protocol.NodeWatchResourcesResponse.FromString,
+    )(protocol.NodeWatchResourcesRequest(), timeout=20)
+    new = watch(node)
+    next(old), next(new)
+    assert sorted(Streams.seen) == [f"+{SERVICE}", f"+{ALPHA_SERVICE}"]
+    old.cancel()
+    deadline = time.monotonic() + 10
+    while f"-{ALPHA_SERVICE}" not in Streams.seen and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert f"-{ALPHA_SERVICE}" in Streams.seen
+    assert f"-{SERVICE}" not in Streams.seen
 
 
 def healths(response) -> dict[str, str]:

@@ -133,7 +133,7 @@ def test_every_promised_name_is_there_with_its_labels(scrape: Scrape) -> None:
     busy = entry("c", device(GPU.name, use=gpu_use()))
     page = scrape(node_families(full(busy)))
     promised = {name: labels for name, labels in EXPORTED.items() if f"# TYPE {name} " in page.text}
-    assert not {name for name in page.kinds if name.startswith("rootport_")} - {
+    assert not {name for name in page.kinds if name.startswith(("rootport_", "hw_"))} - {
         name.removesuffix("_total") for name in promised
     }
     for name, labels in promised.items():
@@ -294,6 +294,31 @@ def test_readings_are_shown_in_base_units(scrape: Scrape) -> None:
     assert page.values("rootport_rdma_port_errors_total", "counter") == {"symbol_error": 7, "link_downed": 1}
 
 
+def test_readings_have_the_names_of_opentelemetry_too(scrape: Scrape) -> None:
+    page = scrape(node_families(full()))
+    ((labels, used),) = page.of("hw_gpu_utilization_ratio")
+    assert (used, labels) == (
+        0.42,
+        {
+            "node": "n1",
+            "hw_id": "GPU-1",
+            "hw_name": GPU.name,
+            "pci_bus_id": "0000:13:00.0",
+            "hw_type": "gpu",
+            "hw_vendor": "NVIDIA",
+            "hw_model": 'NVIDIA "H100"\\80GB',
+            "hw_driver_version": "",
+            "hw_gpu_task": "general",
+        },
+    )
+    assert page.value("hw_gpu_memory_usage_bytes") == GIB
+    assert page.value("hw_gpu_memory_limit_bytes") == 80 * GIB
+    assert page.value("hw_gpu_memory_utilization_ratio") == 1 / 80
+    assert page.value("hw_temperature_celsius", hw_sensor_location="gpu") == 61
+    assert page.value("hw_power_watts", hw_id="GPU-1") == 312.5
+    assert page.value("hw_errors_total", error_type="ecc_uncorrected") == 0
+
+
 @pytest.mark.parametrize(
     "reading",
     [
@@ -303,7 +328,7 @@ def test_readings_are_shown_in_base_units(scrape: Scrape) -> None:
 )
 def test_a_gpu_that_tells_nothing_has_no_readings(scrape: Scrape, reading: GpuReading) -> None:
     page = scrape(node_families(snapshot(gpus=(reading,))))
-    assert not [name for name in EXPORTED if name.startswith("rootport_gpu_") and page.of(name)]
+    assert not [name for name in EXPORTED if name.startswith(("rootport_gpu_", "hw_")) and page.of(name)]
     assert page.value("rootport_device_info", device=GPU.name) == 1
 
 

@@ -285,7 +285,7 @@ def before(machine: Machine, version: int) -> dict[str, Any]:
     return {item["uid"]: item for item in claims}
 
 
-@pytest.mark.parametrize(("version", "files"), [(1, "metadata"), (2, "files")])
+@pytest.mark.parametrize(("version", "files"), [(1, "metadata"), (2, "files"), (3, "files")])
 def test_an_older_version_is_migrated_on_disk_and_kept(machine: Machine, version: int, files: str) -> None:
     old = before(machine, version)
     content = machine.checkpoint.read_bytes()
@@ -297,7 +297,21 @@ def test_an_older_version_is_migrated_on_disk_and_kept(machine: Machine, version
         assert item.cdi_spec == old[key]["cdi_spec"]
         assert [write(file) for file in item.files] == old[key][files]
         assert [device.device for device in item.devices] == [device["device"] for device in old[key]["devices"]]
-        assert [write(effect) for effect in item.effects] == old[key].get("effects", [])
+        # What version 4 added to effects on VFs has the value that changes nothing.
+        effects = [
+            {"rate_limit": None, **effect} if effect["kind"] == "ConfigureVf" else effect
+            for effect in old[key].get("effects", [])
+        ]
+        assert [write(effect) for effect in item.effects] == effects
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["checkpoint", "cdi-specs-alone"])
+def test_version_3_had_bandwidth_in_bits_per_second_alone(machine: Machine, lost: bool) -> None:
+    before(machine, 3)
+    if lost:
+        machine.checkpoint.write_text("")
+    uses = nic_uses(machine.entries()[uid(3)])
+    assert [(use.bandwidth, use.bandwidth_ratio) for use in uses] == [(None, None), (10**9, None)]
 
 
 def test_a_look_without_the_lock_writes_nothing(machine: Machine) -> None:

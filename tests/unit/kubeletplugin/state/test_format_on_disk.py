@@ -1,7 +1,6 @@
-"""The checkpoint and the record in a claim's CDI spec, byte for byte: what version 3 of the format is.
+"""The checkpoint and the record in a claim's CDI spec, byte for byte: what version 4 of the format is.
 
-The files were written by the Rootport that had the format's classes beside the plan's own. A change of
-the plan's dataclasses must not change them: a new field needs a new version and a migration.
+A change of the plan's dataclasses must not change them: a new field needs a new version and a migration.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from kubeletplugin.state.entry_in_spec import entry_of_plan, found_in_spec
 from kubeletplugin.state.journal import EffectJournal
 from tests.support.paths import REPO
 
-FOLDER = REPO / "tests" / "data" / "checkpoints" / "version_3"
+FOLDER = REPO / "tests" / "data" / "checkpoints" / "version_4"
 GPU = DeviceName("gpu-0000-11-00-0")
 NIC = DeviceName("rdma-0000-41-00-0")
 VF = DeviceName("rdma-vf-0000-41-00-1")
@@ -96,6 +95,7 @@ NICS = plan(
     3,
     device(3, VF, nic_use=NicUse(nic=NIC, vf=VF)),
     device(3, NIC, nic_use=NicUse(nic=NIC, bandwidth=10**9, nic_bandwidth=10**11)),
+    device(3, f"{NIC}0", nic_use=NicUse(nic=DeviceName(f"{NIC}0"), bandwidth_ratio=20)),
     effects=(
         ConfigureVf(
             function=VF,
@@ -103,6 +103,7 @@ NICS = plan(
             pf_address="0000:41:00.0",
             index=0,
             settings=VfSettings(vlan=7, trust=True, guid="00:11:22:33:44:55:66:77"),
+            rate_limit=10_000,
         ),
         LendInterface(
             function=VF,
@@ -146,7 +147,7 @@ def test_a_journal_is_written_as_ever(tmp_path: Path) -> None:
     assert (
         (tmp_path / f"{uid(1)}.json").read_text()
         == """{
-  "version": 3,
+  "version": 4,
   "boot_id": "boot-1",
   "claim": {
     "uid": "00000000-0000-4000-8000-000000000001",

@@ -144,14 +144,14 @@ def test_a_journal_of_a_later_version_refuses_its_claim_and_is_never_written_ove
 ) -> None:
     journal.write(CLAIM, EFFECTS)
     journal.write(gpu_claim(2).reference, EFFECTS[1:])
-    newer = '{"version": 4, "anything": []}'
+    newer = '{"version": 5, "anything": []}'
     path(journal).write_text(newer)
     for act in (
         lambda: journal.read(CLAIM.uid),
         lambda: journal.write(CLAIM, EFFECTS),
         lambda: journal.remove(CLAIM.uid),
     ):
-        with pytest.raises(NewerJournalError, match="is of version 4, and this Rootport knows version 3") as caught:
+        with pytest.raises(NewerJournalError, match="is of version 5, and this Rootport knows version 4") as caught:
             act()
         assert "install the Rootport that wrote it" in (caught.value.hint or "")
         assert not caught.value.retry_helps
@@ -159,7 +159,7 @@ def test_a_journal_of_a_later_version_refuses_its_claim_and_is_never_written_ove
         assert list(journal.all()) == [uid(2)]
         assert journal.own_partitions() == frozenset()
         assert journal.forget_earlier_boots(lambda _: None) == ()
-    assert caplog.text.count("is of version 4") == 1
+    assert caplog.text.count("is of version 5") == 1
     assert path(journal).read_text() == newer
 
 
@@ -169,7 +169,7 @@ def test_a_mig_device_in_a_journal_of_a_later_version_is_still_rootports_own(jou
     journal.write(gpu_claim(2).reference, [replace(MIG, start=5)])
 
     def as_later_version(content: dict[str, Any]) -> None:
-        content.update(version=4, unknown={"of": "version 4"})
+        content.update(version=5, unknown={"of": "version 5"})
         content["effects"][0]["unknown"] = 1
         content["effects"] += [{"kind": "Unknown"}, "unknown", None, {"gpu": "gpu-d", "profile_id": True, "start": [1]}]
 
@@ -181,7 +181,7 @@ def test_a_mig_device_in_a_journal_of_a_later_version_is_still_rootports_own(jou
 @pytest.mark.parametrize("effects", [None, {}, "x", 1, [[]]])
 def test_a_journal_of_a_later_version_may_look_like_anything(journal: EffectJournal, effects: object) -> None:
     journal.write(CLAIM, EFFECTS)
-    _changed(lambda content: content.update(version=4, effects=effects))(path(journal))
+    _changed(lambda content: content.update(version=5, effects=effects))(path(journal))
     assert journal.own_partitions() == frozenset()
 
 

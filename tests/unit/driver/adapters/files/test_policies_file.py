@@ -19,7 +19,7 @@ HEADER = "apiVersion: rootport.dev/v1alpha1\nkind: GpuPolicies\n"
 def test_a_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "policies.yaml"
     path.write_text(HEADER + "policies:\n- models: ['*H100*']\n  core: {minimum: 10, step: 10}\n")
-    policy = read_policies(path, GpuPolicies).of(model="NVIDIA H100 NVL", node="n")
+    policy = read_policies(path, GpuPolicies).of(model="NVIDIA H100 NVL", node="n", address="0000:1b:00.0")
     assert (policy.core.minimum, policy.core.step) == (10, 10)
 
 
@@ -101,4 +101,4 @@ def test_the_config_map_that_is_installed_says_the_defaults_and_its_comment_is_r
     example = "\n".join(line.removeprefix("# ") for line in lines[first:] if line.startswith("#"))
     header = HEADER.replace("GpuPolicies", default.KIND)
     written = parse_policies(header + example, "its comment", type(default))
-    assert written.policies == (default.of(model=None, node="n"),)
+    assert written.policies == (type(default).model_fields["policies"].annotation.__args__[0](),)

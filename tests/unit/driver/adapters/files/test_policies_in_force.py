@@ -61,7 +61,7 @@ def in_force(path: Path | None, clock: Callable[[], float] = time.monotonic) -> 
 
 
 def limit(policies: PoliciesInForce[GpuPolicies]) -> int | None:
-    return policies.now.of(model="any", node="any").max_shares
+    return policies.now.of(model="any", node="any", address="0000:1b:00.0").max_shares
 
 
 def test_a_change_is_seen_at_the_next_look_and_only_once(mount: Mount) -> None:
@@ -167,3 +167,16 @@ def test_the_controller_does_not_start_with_wrong_policies(tmp_path: Path, kind:
     assert told.returncode == 2
     assert f"rootport-controller: {path}:3: {kind}Policies: {mistake}" in told.stderr
     assert "Traceback" not in told.stderr
+
+
+def test_a_field_that_is_deprecated_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "policies.yaml"
+    path.write_text(
+        "apiVersion: rootport.dev/v1alpha1\nkind: GpuPolicies\npolicies:\n- strategies: [mps, timeSlicing]\n"
+    )
+    now = 0.0
+    policies = PoliciesInForce(path, default=DEFAULT_POLICIES, flag="--gpu-policies", clock=lambda: now)
+    now = 100.0
+    policies.reload()
+    notes = [record.note for record in caplog.records if "deprecated" in record.getMessage()]
+    assert [note.partition(": ")[0] for note in notes] == ["policies[0].strategies is deprecated"]

@@ -197,7 +197,7 @@ def test_a_mode_becomes_the_strategy_that_limits_as_it_did(
     ("limits", "at_fault"),
     [
         pytest.param({"nvidia.com/gpu": 2, "nvidia.com/gpucores": 20}, "nvidia.com/gpu", id="of two GPUs"),
-        pytest.param({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 20}, "nvidia.com/gpumem", id="without a core"),
+        pytest.param({"nvidia.com/gpu": 2, "nvidia.com/gpumem": 20}, "nvidia.com/gpu", id="of two without a core"),
     ],
 )
 def test_mps_is_refused_where_a_claim_has_none(limits: dict[str, int], at_fault: str) -> None:

@@ -87,7 +87,7 @@ def refused(conversion: Conversion) -> dict[str, str]:
         ),
         pytest.param(
             request("gpu", "gpu.nvidia.com", capacity={"requests": {"memory": "10Gi"}}),
-            request("gpu", "gpu.rootport.dev", NVIDIA_GPU, capacity={"requests": {"core": "1", "memory": "10Gi"}}),
+            request("gpu", "gpu.rootport.dev", NVIDIA_GPU, capacity={"requests": {"memory": "10Gi"}}),
             id="a share by memory",
         ),
         pytest.param(

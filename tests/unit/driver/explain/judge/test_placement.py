@@ -10,7 +10,7 @@ import pytest
 from driver.budget import Budget
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import ObjectRef
-from driver.explain.judge.placement import placement
+from driver.explain.judge.placement import node_refusal
 from driver.explain.known.cluster import NodeState
 from driver.explain.known.pod_reading import read_pod
 from driver.explain.known.reading import read_claim_state, read_node
@@ -34,7 +34,9 @@ CORDONED = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 
 def verdict(pod: Json | None, node: NodeState, *claims: Json) -> Reason | None:
-    found = placement(read_pod(pod) if pod is not None else None, node, [read_claim_state(claim) for claim in claims])
+    found = node_refusal(
+        read_pod(pod) if pod is not None else None, node, [read_claim_state(claim) for claim in claims]
+    )
     return found.reason if found is not None else None
 
 
@@ -73,7 +75,7 @@ def test_a_taint_that_only_prefers_keeps_nobody_away() -> None:
 
 
 def test_all_taints_that_are_in_the_way_are_told() -> None:
-    found = placement(read_pod(pod_wire("p")), node(GPU_TAINT, {"key": "b", "effect": "NoExecute"}), ())
+    found = node_refusal(read_pod(pod_wire("p")), node(GPU_TAINT, {"key": "b", "effect": "NoExecute"}), ())
 
     assert found is not None
     assert "gpu=only:NoSchedule, b:NoExecute" in found.message
@@ -89,7 +91,7 @@ def test_a_cordoned_node_takes_only_pods_that_tolerate_that() -> None:
 
 
 def test_a_node_that_is_not_ready_is_told_so_before_its_other_taints() -> None:
-    found = placement(read_pod(pod_wire("p")), node(GPU_TAINT, NOT_READY, ready="Unknown"), ())
+    found = node_refusal(read_pod(pod_wire("p")), node(GPU_TAINT, NOT_READY, ready="Unknown"), ())
 
     assert found is not None
     assert found.reason is Reason.NODE_NOT_READY
@@ -110,7 +112,7 @@ def test_the_tolerations_that_admission_gives_every_pod_do_not_let_it_on_a_node_
 
 def test_of_a_node_selector_of_thousands_of_labels_a_few_are_told() -> None:
     wanted = {f"key-{number:05}": "x" * 63 for number in range(10_000)}
-    found = placement(read_pod(pod_wire("p", nodeSelector=wanted)), node(zone="a"), ())
+    found = node_refusal(read_pod(pod_wire("p", nodeSelector=wanted)), node(zone="a"), ())
 
     assert found is not None
     assert "key-00000=" in found.message
@@ -119,7 +121,7 @@ def test_of_a_node_selector_of_thousands_of_labels_a_few_are_told() -> None:
 
 
 def test_a_node_selector_leaves_out_nodes_with_other_labels() -> None:
-    found = placement(read_pod(pod_wire("p", nodeSelector={"zone": "b", "rack": "1"})), node(zone="a"), ())
+    found = node_refusal(read_pod(pod_wire("p", nodeSelector={"zone": "b", "rack": "1"})), node(zone="a"), ())
 
     assert found is not None
     assert found.reason is Reason.NODE_AFFINITY
@@ -161,7 +163,7 @@ def test_required_affinity_decides(terms: list[Json], fits: bool) -> None:
 def test_an_allocated_claim_binds_its_pod_to_its_node() -> None:
     claim = claim_wire("c", allocation=allocated("n2", "gpu-0"))
 
-    found = placement(read_pod(pod_wire("p", "c")), node(), [read_claim_state(claim)])
+    found = node_refusal(read_pod(pod_wire("p", "c")), node(), [read_claim_state(claim)])
 
     assert found is not None
     assert found.reason is Reason.CLAIM_ELSEWHERE

@@ -9,7 +9,7 @@ import pytest
 
 from driver.allocator.identity import DeviceId
 from driver.api.resource_v1 import ResourceSlice
-from driver.explain.known.cluster import NodeTaint, PodClaim, PodToleration
+from driver.explain.known.cluster import NodeTaint, PodClaim, PodState, PodToleration
 from driver.explain.known.pod_reading import read_pod
 from driver.explain.known.reading import (
     UnreadableError,
@@ -213,6 +213,9 @@ def test_whom_a_claim_is_reserved_for_and_whose_it_is() -> None:
     state = read_claim_state(wire)
 
     assert state.pods == (("p", "u"),)
+    assert state.pod_groups == (("g", "v"),)
+    assert state.is_reserved_for(PodState(namespace="default", name="q", uid="w", group="g"))
+    assert not state.is_reserved_for(PodState(namespace="default", name="q", uid="w", group="h"))
     assert state.owner_pod == ("p", "u")
     assert state.deleting
     assert not state.reserved_full

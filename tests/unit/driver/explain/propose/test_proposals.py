@@ -12,7 +12,7 @@ from driver.explain.judge.evaluation import Evaluations
 from driver.explain.judge.trial import Trial
 from driver.explain.known.cluster import Kind
 from driver.explain.propose.proposals import MAX_TRIALS, proposals
-from tests.unit.driver.explain.builders import Json, device_wire
+from tests.unit.driver.explain.builders import Json, device_wire, slice_wire
 from tests.unit.driver.explain.nearest_worlds import World, exactly
 
 MODEL = 'device.attributes["d"].model == "{}"'
@@ -272,6 +272,20 @@ def test_a_taint_of_the_driver_is_repaired_or_tolerated(world: World) -> None:
     assert "d/broken=xid:NoSchedule" in found[0].text
     assert operations(found[1])[0]["value"] == [
         {"key": "d/broken", "operator": "Equal", "value": "xid", "effect": "NoSchedule"}
+    ]
+
+
+ROUTE: Json = {"taints": [{"key": "rootport.dev/default-route", "effect": "NoSchedule"}]}
+
+
+def test_the_taint_of_the_default_route_leads_to_the_policies_and_to_a_toleration(world: World) -> None:
+    world.add_node("n")
+    world.add_slice(slice_wire("n", device_wire("a", extra=ROUTE), driver="rootport.dev"))
+    found = world.ask(world.wire(exactly()))
+    assert "defaultRoute: allow in the DevicePolicies" in found[0].text
+    assert "tolerations: [{key: rootport.dev/default-route, operator: Exists}]" in found[0].text
+    assert operations(found[1])[0]["value"] == [
+        {"key": "rootport.dev/default-route", "operator": "Exists", "effect": "NoSchedule"}
     ]
 
 

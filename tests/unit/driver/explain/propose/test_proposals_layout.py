@@ -98,8 +98,17 @@ def one_gpu() -> World:
 def test_a_whole_gpu_of_which_shares_are_given_becomes_the_share_that_is_left(one_gpu: World) -> None:
     one_gpu.hold("one", "node-a", gpu_request(core="30", memory="20Gi"))
     found = one_gpu.ask(one_gpu.wire(gpu_request()))
-    assert {"requests": {"core": "70", "memory": "60Gi"}} in [value for values in changes(found) for value in values]
+    assert {"requests": {"memory": "60Gi"}} in [value for values in changes(found) for value in values]
     assert [item.name for proposal in found for item in proposal.ends] == ["one"]
+
+
+def test_a_share_that_wants_reserved_core_is_proposed_without(one_gpu: World) -> None:
+    one_gpu.hold("one", "node-a", gpu_request(core="100", memory="20Gi"))
+    found = one_gpu.ask(one_gpu.wire(gpu_request(core="50", memory="20Gi")))
+    proposal = next(item for item in found if "no core" in item.text)
+    assert proposal.verified
+    (patch,) = proposal.patches
+    assert [operation["op"] for operation in patch.operations] == ["remove"]
 
 
 def test_a_share_that_is_too_large_becomes_the_largest_that_is_free(one_gpu: World) -> None:

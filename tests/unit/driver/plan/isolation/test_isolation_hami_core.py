@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from driver.errors import InputError, NodeError
-from driver.plan.isolation import GpuShare
+from driver.plan.isolation import GpuShare, IsolationHost
 from tests.support.plan.builders import UID, gpu
-from tests.support.plan.shares import BARE, GIB, SUBJECT, env, plan, share
+from tests.support.plan.shares import BARE, GIB, SUBJECT, env, plan, share, whole_gpu
 
 
 def test_a_share_gets_the_library_and_its_limits_by_environment_and_file() -> None:
@@ -17,7 +19,7 @@ def test_a_share_gets_the_library_and_its_limits_by_environment_and_file() -> No
         "CUDA_DEVICE_SM_LIMIT": "30",
         "GPU_CORE_UTILIZATION_POLICY": "default",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_DEVICE_MEMORY_SHARED_CACHE": f"/tmp/rootport-{UID}.cache",
+        "CUDA_DEVICE_MEMORY_SHARED_CACHE": f"/tmp/vgpulock/{UID}.cache",
     }
     preload, limits = planned.files
     assert (preload.relative_path, preload.content) == (
@@ -32,22 +34,39 @@ def test_a_share_gets_the_library_and_its_limits_by_environment_and_file() -> No
         ("/opt/hami/libvgpu.so", "/usr/local/vgpu/libvgpu.so"),
         (f"/files/{UID}/hami-core.preload", "/etc/ld.so.preload"),
         (f"/files/{UID}/hami-core.env", "/overrideEnv"),
+        ("tmpfs", "/tmp/vgpulock"),
     ]
     assert (planned.sharing, planned.effects) == ("hamiCore", ())
 
 
 def test_a_container_can_write_to_nothing_of_the_host() -> None:
-    assert {mount.options for mount in plan(share(), strategy="hamiCore").mounts} == {("ro", "nosuid", "nodev", "bind")}
+    mounts = plan(share(), strategy="hamiCore").mounts
+    assert {mount.options for mount in mounts if not mount.type} == {("ro", "nosuid", "nodev", "bind")}
+
+
+def test_the_lock_folder_is_the_containers_own_and_bounded() -> None:
+    """For any user, as programs of all users take the lock; and nothing in it is a program or a device."""
+    (lock,) = (mount for mount in plan(share(), strategy="hamiCore").mounts if mount.type)
+    assert (lock.type, lock.host_path, lock.container_path) == ("tmpfs", "tmpfs", "/tmp/vgpulock")
+    assert set(lock.options) == {"nosuid", "nodev", "noexec", "mode=1777", "size=16m", "nr_inodes=64"}
+
+
+def test_a_share_without_core_has_no_limit_of_it() -> None:
+    planned = plan(share(0, 10 * GIB), strategy="hamiCore")
+    assert "CUDA_DEVICE_SM_LIMIT" not in env(planned)
+    assert planned.isolation.enforced is True
+    assert planned.isolation.message.startswith(
+        "HAMi-core limits each container to 10Gi of memory; no core reserved: its core is not limited; "
+    )
 
 
 def test_it_is_enforced_by_this_library_and_says_what_gets_around_it() -> None:
     isolation = plan(share(30, 10 * GIB), strategy="hamiCore").isolation
     assert (isolation.enforced, isolation.by, isolation.version) == (True, "HAMi-core", "0123456789ab")
     assert isolation.message == (
-        "HAMi-core limits each container to 30 % of the core and 10Gi of memory; all that is known is that the file "
-        "/opt/hami/libvgpu.so is there: nobody checks that it is HAMi-core; containers of the claim together may "
-        "use more, and so may a program that does not load the library: one that is linked statically, uses another "
-        "C library than glibc, or calls NVIDIA's kernel driver itself"
+        "HAMi-core limits each container to 30 % of the core and 10Gi of memory; containers of the claim "
+        "together may use more, and so may a program that does not load the library: one that is linked statically, "
+        "uses another C library than glibc, or calls NVIDIA's kernel driver itself"
     )
 
 
@@ -81,7 +100,7 @@ def test_unequal_shares_of_a_claim_contradict_each_other_in_the_environment() ->
 
 
 def test_a_whole_gpu_gets_no_library_and_needs_none() -> None:
-    planned = plan(share(100), BARE, strategy="hamiCore")
+    planned = plan(whole_gpu(), BARE, strategy="hamiCore")
     assert (planned.env, planned.mounts, planned.files, planned.effects) == ((), (), (), ())
     assert planned.sharing == "hamiCore"
 
@@ -90,9 +109,20 @@ def test_the_node_must_have_the_library() -> None:
     with pytest.raises(NodeError) as error:
         plan(share(), BARE, strategy="hamiCore")
     assert str(error.value) == (
-        f"{SUBJECT}: the node has no HAMi-core library, which strategy hamiCore takes (install HAMi-core's libvgpu.so "
-        "on the node, or set sharing.strategy to timeSlicing or mps)"
+        f"{SUBJECT}: the node has no HAMi-core library that works, which strategy hamiCore takes (install "
+        "HAMi-core's libvgpu.so on the node, or name a DeviceClass of another strategy, such as gpu.rootport.dev)"
     )
+
+
+def test_why_the_library_does_not_work_is_told() -> None:
+    host = replace(BARE, hami_core_problem="/opt/hami/libvgpu.so is not an ELF file")
+    with pytest.raises(NodeError, match=r"strategy hamiCore takes: /opt/hami/libvgpu\.so is not an ELF file \(install"):
+        plan(share(), host, strategy="hamiCore")
+
+
+def test_a_simulation_says_that_it_only_assumes_the_library() -> None:
+    isolation = plan(share(), IsolationHost(simulated=True), strategy="hamiCore").isolation
+    assert "it is assumed that the node has a HAMi-core that works" in isolation.message
 
 
 def test_other_vendors_are_refused() -> None:

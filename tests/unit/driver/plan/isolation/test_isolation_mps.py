@@ -9,7 +9,7 @@ from driver.plan.cdi import CdiMount
 from driver.plan.effects import RunMpsDaemon
 from driver.plan.isolation import GpuShare, IsolationHost
 from tests.support.plan.builders import gpu
-from tests.support.plan.shares import BARE, GIB, SUBJECT, env, plan, share
+from tests.support.plan.shares import BARE, GIB, SUBJECT, env, plan, share, whole_gpu
 
 
 def test_a_share_gets_its_daemon_and_its_limits() -> None:
@@ -83,24 +83,30 @@ def test_memory_that_is_not_known_is_not_limited_and_so_not_enforced() -> None:
 
 
 def test_a_whole_gpu_is_shared_by_the_claims_containers_without_limits() -> None:
-    planned = plan(share(100), strategy="mps")
+    planned = plan(whole_gpu(), strategy="mps")
     assert list(env(planned)) == ["CUDA_MPS_PIPE_DIRECTORY"]
     assert len(planned.effects) == 1
 
 
 def test_a_whole_gpu_has_the_limits_that_its_claim_asks_for() -> None:
-    planned = plan(share(100), strategy="mps", mps={"activeThreadPercentage": 25})
+    planned = plan(whole_gpu(), strategy="mps", mps={"activeThreadPercentage": 25})
     assert env(planned)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in env(planned)
 
 
-@pytest.mark.parametrize(("core", "instead"), [(50, "timeSlicing or hamiCore"), (100, "timeSlicing")])
-def test_several_gpus_in_one_request_are_refused(core: int, instead: str) -> None:
+@pytest.mark.parametrize(
+    ("whole", "instead"),
+    [
+        (False, "name a DeviceClass of another strategy, such as gpu.rootport.dev"),
+        (True, "set sharing.strategy to exclusive or timeSlicing"),
+    ],
+)
+def test_several_gpus_in_one_request_are_refused(whole: bool, instead: str) -> None:
     with pytest.raises(InputError) as error:
-        plan(share(core, ordinal=1), strategy="mps")
+        plan(share(ordinal=1, whole=whole), strategy="mps")
     assert str(error.value) == (
         f"{SUBJECT}: strategy mps with several GPUs in one request, and a program can use MPS on one GPU only "
-        f"(request one GPU with mps in a claim, or set sharing.strategy to {instead})"
+        f"(request one GPU with mps in a claim, or {instead})"
     )
 
 
@@ -118,7 +124,8 @@ def test_the_node_must_have_the_daemon() -> None:
         plan(share(), BARE, strategy="mps")
     assert str(error.value) == (
         f"{SUBJECT}: the node has no nvidia-cuda-mps-control, which strategy mps takes (install it with the node's "
-        "NVIDIA driver (package nvidia-compute-utils), or set sharing.strategy to timeSlicing)"
+        "NVIDIA driver (package nvidia-compute-utils), or name a DeviceClass of another strategy, such as "
+        "gpu.rootport.dev)"
     )
 
 
@@ -140,6 +147,6 @@ def test_a_share_takes_a_gpu_that_keeps_limits(capability: str | None, fits: boo
     with pytest.raises(InputError) as error:
         plan(old, strategy="mps")
     assert str(error.value) == (
-        f"{SUBJECT}: MPS keeps no limits on GPUs before Volta, and this one's compute capability is 6.1 (set "
-        "sharing.strategy to timeSlicing or hamiCore, or request the whole GPU)"
+        f"{SUBJECT}: MPS keeps no limits on GPUs before Volta, and this one's compute capability is 6.1 "
+        "(name a DeviceClass of another strategy, such as gpu.rootport.dev, or request the whole GPU)"
     )

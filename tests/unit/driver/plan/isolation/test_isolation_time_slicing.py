@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from driver.errors import InputError, NodeError
 from driver.plan.effects import SetTimeSlice
-from tests.support.plan.shares import BARE, GIB, SUBJECT, plan, share
+from driver.plan.isolation import GpuShare, IsolationHost
+from tests.support.plan.shares import BARE, GIB, HOST, plan, share
 
 
 def test_a_share_is_advisory_and_says_so() -> None:
@@ -18,9 +20,9 @@ def test_a_share_is_advisory_and_says_so() -> None:
     )
 
 
-@pytest.mark.parametrize("core", [50, 100])
-def test_an_interval_is_set_on_the_gpu_and_all_its_users_must_agree_on_it(core: int) -> None:
-    planned = plan(share(core), strategy="timeSlicing", timeSlicing={"interval": "Long"})
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_interval_is_set_on_the_gpu_and_all_its_users_must_agree_on_it(whole: bool) -> None:
+    planned = plan(share(whole=whole), strategy="timeSlicing", timeSlicing={"interval": "Long"})
     assert planned.effects == (SetTimeSlice(gpu="gpu-0000-10-00-0", uuid="GPU-00000000", interval="Long"),)
     assert planned.sharing == "timeSlicing interval=Long"
 
@@ -30,29 +32,30 @@ def test_the_default_interval_takes_no_tool() -> None:
     assert planned.effects == ()
 
 
-def test_an_interval_takes_nvidia_smi() -> None:
-    with pytest.raises(NodeError) as error:
-        plan(share(), BARE, strategy="timeSlicing", timeSlicing={"interval": "Short"})
-    assert str(error.value) == (
-        f"{SUBJECT}: the node has no nvidia-smi, which sets the time slice Short (install nvidia-smi with the node's "
-        "NVIDIA driver, or leave out sharing.timeSlicing.interval)"
-    )
+@pytest.mark.parametrize(
+    ("of", "host", "why"),
+    [
+        pytest.param(share(), BARE, "the node has no nvidia-smi, which sets it", id="no nvidia-smi"),
+        pytest.param(share(uuid=None), HOST, "the GPU's UUID is not known, and nvidia-smi needs it", id="no UUID"),
+        pytest.param(share(vendor="amd"), HOST, "it cannot be set on GPUs of vendor amd", id="another vendor"),
+    ],
+)
+def test_an_interval_that_cannot_be_set_is_told_and_keeps_no_pod_waiting(
+    of: GpuShare, host: IsolationHost, why: str
+) -> None:
+    planned = plan(of, host, strategy="timeSlicing", timeSlicing={"interval": "Short"})
+    assert planned.effects == ()
+    assert planned.sharing == "timeSlicing interval=Default"
+    assert planned.isolation.message.endswith(f"; the time slice is not Short: {why}")
 
 
-def test_an_interval_takes_the_gpus_uuid() -> None:
-    with pytest.raises(NodeError) as error:
-        plan(share(uuid=None), strategy="timeSlicing", timeSlicing={"interval": "Short"})
-    assert str(error.value) == (
-        f"{SUBJECT}: the GPU's UUID is not known, and NVIDIA's tools need it to share the GPU (check that the NVIDIA "
-        "driver and libnvidia-ml.so.1 work on the node: nvidia-smi -L)"
-    )
-
-
-def test_other_vendors_have_the_default_interval_alone() -> None:
-    assert plan(share(vendor="amd"), strategy="timeSlicing").isolation.enforced is False
-    with pytest.raises(InputError) as error:
-        plan(share(vendor="amd"), strategy="timeSlicing", timeSlicing={"interval": "Long"})
-    assert str(error.value) == (
-        f"{SUBJECT}: time slices of a GPU of vendor amd cannot be set to Long (leave out "
-        "sharing.timeSlicing.interval, or select an NVIDIA GPU)"
-    )
+@pytest.mark.parametrize("asked", ["Default", "Short", "Long"])
+def test_the_first_share_of_a_gpu_decides_on_the_interval(asked: str) -> None:
+    of = share()
+    host = replace(HOST, in_use={of.gpu.name: "timeSlicing interval=Long"})
+    planned = plan(of, host, strategy="timeSlicing", timeSlicing={"interval": asked})
+    assert planned.sharing == "timeSlicing interval=Long"
+    # Its own as well, so that the time slice stays when the first share ends.
+    assert [effect.interval for effect in planned.effects if isinstance(effect, SetTimeSlice)] == ["Long"]
+    told = f"the time slice is Long, not {asked}: another share has set it"
+    assert planned.isolation.message.endswith(told) is (asked != "Long")

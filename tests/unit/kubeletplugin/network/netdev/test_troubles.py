@@ -279,6 +279,16 @@ def test_the_interface_of_the_nodes_default_route(world: World) -> None:
         world.lender().refuse_others(world.effect())
 
 
+def test_it_may_be_lent_where_the_administrator_says_so(world: World) -> None:
+    world.nic("nic0")
+    world.ip(world.host, "route", "add", "default", "via", "10.10.0.2")
+    effect = world.effect()
+    with pytest.raises(NodeError) as caught:
+        world.lender(lends_default_route=["another"]).refuse_others(effect)
+    assert "defaultRoute: allow in the DevicePolicies" in (caught.value.hint or "")
+    world.lender(lends_default_route=[effect.function]).refuse_others(effect)
+
+
 def test_one_of_the_interfaces_of_the_nodes_default_route(world: World) -> None:
     world.nic("nic0")
     world.nic("nic1", "0000:1c:00.3")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,52 @@ def test_a_value_that_is_refused_is_told_and_the_others_are_restored(pf: Pf, nex
         assert pf.vfs[1]["vlan_list"] == ([{}] if next_call == "do another" else [{"vlan": 100}])
     pf.configurer().undo(last)
     assert pf.vfs == before
+
+
+def _limited(rate: int = 10_000, **settings: Any) -> ConfigureVf:
+    return replace(_effect(**settings), rate_limit=rate)
+
+
+@pytest.mark.parametrize("settings", [{}, {"vlan": 100}], ids=["alone", "after a VLAN"])
+def test_a_vf_is_limited_to_its_bandwidth_and_the_former_rate_is_restored(pf: Pf, settings: dict[str, Any]) -> None:
+    vfs = pf.vfs
+    vfs[1]["rate"] = {"max_tx": 500, "min_tx": 0}
+    pf.vfs = vfs
+    effect = _limited(**settings)
+    assert pf.configurer().do(effect) is None
+    assert pf.commands()[-1] == "1 max_tx_rate 10000 min_tx_rate 0"
+    assert pf.configurer().do(effect) is None
+    assert pf.commands() == []
+    pf.configurer().undo(effect)
+    assert pf.vfs == vfs
+
+
+def test_a_driver_without_rates_keeps_no_claim_from_its_vf(pf: Pf) -> None:
+    before = pf.vfs
+    vfs = pf.vfs
+    vfs[1]["refuses"] = "10000"
+    pf.vfs = vfs
+    effect = _limited(vlan=100)
+    for _ in range(2):  # as after a crash
+        outcome = pf.configurer().do(effect)
+        assert outcome is not None
+        assert "not supported" in outcome.reason
+    assert pf.vfs[1]["vlan_list"] == [{"vlan": 100}]
+    vfs = pf.vfs
+    del vfs[1]["refuses"]
+    pf.vfs = vfs
+    pf.configurer().undo(effect)
+    assert pf.vfs == before
+
+
+def test_a_nic_without_an_interface_limits_nothing(pf: Pf) -> None:
+    pf.vfs = pf.vfs[:1]
+    outcome = pf.configurer().do(_limited())
+    assert outcome is not None
+    assert "no interface of the NIC 0000:1c:00.0 has its VF 1" in outcome.reason
+    with pytest.raises(NodeError, match="no interface of the PF"):
+        pf.configurer().do(_limited(vlan=100))
+    pf.configurer().undo(_limited())
 
 
 def test_a_vf_that_is_gone_has_nothing_to_restore(pf: Pf) -> None:

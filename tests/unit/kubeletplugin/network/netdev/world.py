@@ -11,7 +11,7 @@ import secrets
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +87,14 @@ class World:
         self.roots = Roots(hardware=root, host=root, device_root="", driver_root="")
         self.host = self.netns("host")
 
-    def lender(self, links: Links | None = None) -> InterfaceLender:
+    def lender(self, links: Links | None = None, *, lends_default_route: Collection[str] = ()) -> InterfaceLender:
         return InterfaceLender(
-            self.roots, state_dir=self.state, host_netns=Path(self.host), links=links or Links(), patience_s=0.5
+            self.roots,
+            state_dir=self.state,
+            host_netns=Path(self.host),
+            links=links or Links(),
+            patience_s=0.5,
+            lends_default_route=lambda function: function in lends_default_route,
         )
 
     def netns(self, name: str) -> str:

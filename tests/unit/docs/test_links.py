@@ -15,7 +15,11 @@ PAGES: Final = tuple(
         page.relative_to(REPO).as_posix()
         for page in (
             *REPO.glob("*.md"),
-            *(page for folder in ("docs", "examples", "tests") for page in (REPO / folder).rglob("*.md")),
+            *(
+                page
+                for folder in ("docs", "examples", "resourceclasses", "tests")
+                for page in (REPO / folder).rglob("*.md")
+            ),
         )
     )
 )

@@ -18,6 +18,7 @@ _FIELDS: Final = {
     "DRADeviceTaints": "device_taints",
     "DRAFractionalCapacityRange": "fractional_capacity_range",
     "DRAListTypeAttributes": "list_type_attributes",
+    "DRANodeAllocatableResources": "node_allocatable_resources",
     "DRAPartitionableDevices": "partitionable_devices",
     "DRAPrioritizedList": "prioritized_list",
 }
@@ -28,19 +29,19 @@ _MODELLED_AS: Final[dict[str, bool | None]] = {
     "DRADeviceCompatibilityGroups": False,
     "DRADeviceTaintRules": None,
     "DRAExtendedResource": True,
-    "DRANodeAllocatableResources": False,
     "DRAOptionalNodeOperations": False,
     "DRAPartitionableDevicesType": False,
     "DRAResourceClaimDeviceStatus": True,
     "DRAResourceClaimGranularStatusAuthorization": None,
     "DRAResourcePoolStatus": None,
     "DRASchedulerFilterTimeout": None,
-    "DRAWorkloadResourceClaims": False,
+    "DRAWorkloadResourceClaims": None,
     "DynamicResourceAllocation": True,
+    "GenericWorkload": None,
     "ResourceHealthStatus": None,
     "ResourceHealthStatusMessage": None,
 }
-"""The other gates of dynamic resource allocation up to Kubernetes 1.37, with the value that explain reckons with: the
+"""The other gates of dynamic resource allocation up to Kubernetes 1.37, with the value that Rootport reckons with: the
 default of 1.37; None where the gate does not decide what fits."""
 
 _VALUES: Final = {"true": True, "false": False}
@@ -58,7 +59,7 @@ def features_of(gates: str) -> Features:
         if gate not in _FIELDS and gate not in _MODELLED_AS:
             near = close_matches(gate, (*_FIELDS, *_MODELLED_AS))
             hint = f"did you mean {near[0]}?" if near else f"those that decide here: {', '.join(_FIELDS)}"
-            raise InputError(f"--feature-gates: {gate!r} is no gate that explain knows", hint=hint)
+            raise InputError(f"--feature-gates: {gate!r} is no gate that Rootport knows", hint=hint)
         if value.lower() not in _VALUES:
             raise InputError(f"--feature-gates: {pair!r}", hint=f"write {gate}=true or {gate}=false")
         is_on = _VALUES[value.lower()]
@@ -66,7 +67,7 @@ def features_of(gates: str) -> Features:
             changes[_FIELDS[gate]] = is_on
         elif _MODELLED_AS[gate] not in (None, is_on):
             raise InputError(
-                f"--feature-gates: explain does not know how the scheduler decides with {pair}",
+                f"--feature-gates: Rootport does not know how the scheduler decides with {pair}",
                 hint="leave the gate out; the answer is then that of a scheduler with its default",
             )
     return replace(Features(), **changes)

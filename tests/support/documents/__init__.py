@@ -1,0 +1,1 @@
+"""What the documents show of programs: their commands, with what these print."""
