@@ -1,5 +1,5 @@
 # Rootport's image: the kubelet plugin, the controller and the CLI. Build it with any builder that knows Dockerfiles:
-#   docker build -t rootport:0.1.0 .
+#   docker build -t rootport:0.2.0.dev0 .
 # BASE is a Debian 12 with Python 3.11 as `python`, its venv module and apt; a mirror's copy will do. The digest is that of
 # the index for all platforms (Python 3.11.16), which the tag names since September 2026; docs/operator/install.md says how
 # to use a newer one.

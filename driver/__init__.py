@@ -8,7 +8,7 @@ from typing import Final
 
 __all__ = ["DRIVER_NAME", "__version__"]
 
-__version__: Final = "0.1.0"
+__version__: Final = "0.2.0.dev0"
 
 DRIVER_NAME: Final = "rootport.dev"
 """The driver's name in ResourceSlices and allocation results, and the domain of its own attributes (DESIGN)."""
