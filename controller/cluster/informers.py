@@ -8,8 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final
 
-from controller.cluster.allocation_index import AllocationIndex
-from controller.cluster.awaiting_claims import AwaitingClaims
+from controller.cluster.claim_index import AllocationIndex, AwaitingClaims
 from controller.cluster.event_forwarder import ClusterEvent, ClusterEventHandler, EventForwarder
 from controller.cluster.expected_devices import ExpectedDevices
 from controller.cluster.inventories import InventoryCache, StoredInventory

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from controller.binding.announcer import ClaimAnnouncer
-from controller.cluster.awaiting_claims import AwaitingClaims
+from controller.cluster.claim_index import AwaitingClaims
 from controller.cluster.inventories import StoredInventory
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import NotFoundError
