@@ -36,13 +36,13 @@ _OF_A_CLUSTER: Final = frozenset({"cluster_binaries", "helm", "promtool", "brows
 
 
 class _OneRealNode(LoadScopeScheduling):
-    """Gives a test to whichever process is free, but all of tests/e2e and tests/matrix to one: they share a real node.
+    """Gives a test to whichever process is free, but all of tests/e2e to one, and all of tests/matrix: each has a node.
 
     ``--dist loadgroup`` would do, but pytest-xdist 3.8 loses its groups under pytest 9.2.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "a real node" if nodeid.startswith(("tests/e2e/", "tests/matrix/")) else nodeid
+        return next((folder for folder in ("tests/e2e/", "tests/matrix/") if nodeid.startswith(folder)), nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:

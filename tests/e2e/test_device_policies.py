@@ -1,4 +1,4 @@
-"""What an administrator knows of devices, on the real node: roles of NICs, one kept off, one with the default route."""
+"""What an administrator knows of devices, on the real node: a NIC that is kept off, one with the default route."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from tests.support.cluster.interfaces import add_interfaces, remove_interfaces
 from tests.support.cluster.pods import manifest, nic_claim, pod
 from tests.support.cluster.processes import wait_until
 from tests.support.cluster.rootport import RunningRootport
-from tests.support.paths import REPO
 
 HEADER: Final = {"apiVersion": "rootport.dev/v1alpha1", "kind": "DevicePolicies"}
-ROLE: Final = "example.com/role"
 QUICK: Final = "tests.support.quick_controller"
 ROUTES: Final = (
     "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
@@ -73,27 +71,6 @@ def allocated(rootport: RunningRootport, claim: str) -> list[str]:
 
 def start(rootport: RunningRootport, *objects: dict[str, Any]) -> None:
     rootport.cluster.kubectl("apply", "--filename=-", input=manifest(*objects))
-
-
-def test_a_nic_by_its_role(rootport: RunningRootport, policies: Callable[..., None]) -> None:
-    rules = yaml.safe_load((REPO / "examples/policies/device-policies.yaml").read_text())["policies"]
-    storage = name_of(str(rootport.host.second_nic))
-    policies(*rules)
-    wait_until(
-        "the roles are published",
-        lambda: ROLE in devices(rootport)[storage]["attributes"],
-        timeout_s=30,
-    )
-    rootport.apply(REPO / "examples/nic-by-role.yaml")
-    try:
-        rootport.cluster.wait_for_pod("nic-by-role", "Succeeded")
-        log = rootport.cluster.kubectl("logs", "nic-by-role")
-        assert f"STORAGE_PCI={rootport.host.second_nic}\n" in log
-        shown = rootport.cluster.kubectl("get", "devices.rootport.dev", "-o", "yaml")
-        assert f"name: {ROLE}" in shown
-        assert "string: storage" in shown
-    finally:
-        rootport.delete(REPO / "examples/nic-by-role.yaml")
 
 
 def test_a_nic_that_is_kept_off_leaves_the_slices_and_its_claim_keeps_it(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from tests.support.cluster.hardware import FakeHost
 from tests.support.cluster.processes import wait_until
 from tests.support.cluster.rootport import RunningRootport
 from tests.support.stub_hami import build
 
-__all__ = ["HAMI_CORE_VERSION", "offering", "policies"]
+__all__ = ["HAMI_CORE_VERSION", "hami_core_file", "hami_core_installed", "offered_strategies", "offering", "policies"]
 
 HAMI_CORE_VERSION: Final = "v2.9.0"
 
@@ -27,6 +28,24 @@ def policies(gpus: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     }
 
 
+def hami_core_file(host: FakeHost) -> Path:
+    """Where the plugin is told to look for HAMi-core's library."""
+    return host.root / "usr/local/vgpu/libvgpu.so"
+
+
+@contextmanager
+def hami_core_installed(host: FakeHost) -> Iterator[None]:
+    """Have a stub of HAMi-core's library on the node."""
+    library = hami_core_file(host).with_name(f"libvgpu.so.{HAMI_CORE_VERSION}")
+    library.parent.mkdir(parents=True, exist_ok=True)
+    library.write_bytes(build())
+    library.chmod(0o755)
+    try:
+        yield
+    finally:
+        library.unlink(missing_ok=True)
+
+
 @contextmanager
 def offering(rootport: RunningRootport, **gpus: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Have both processes run with GPUs that are offered for other strategies than time-slicing.
@@ -38,25 +57,20 @@ def offering(rootport: RunningRootport, **gpus: Sequence[str]) -> Iterator[tuple
     Yields:
         The options of the plugin.
     """
-    library = rootport.host.root / "usr/local/vgpu" / f"libvgpu.so.{HAMI_CORE_VERSION}"
-    if "hamiCore" in gpus:
-        library.parent.mkdir(parents=True, exist_ok=True)
-        library.write_bytes(build())
-        library.chmod(0o755)
     file = rootport.host.root / "gpu-policies.yaml"
     file.write_text(yaml.safe_dump(policies(gpus)))
-    options = (f"--gpu-policies={file}", f"--hami-core={library.parent / 'libvgpu.so'}")
+    options = (f"--gpu-policies={file}", f"--hami-core={hami_core_file(rootport.host)}")
     try:
-        _restart(rootport, file, options)
-        wanted = {address: name for name, addresses in gpus.items() for address in addresses}
-        wait_until("the GPUs are offered for their strategies", lambda: _offered(rootport) == wanted)
-        yield options
-        rootport.delete_all()
-        rootport.wait_until_clean()
+        with hami_core_installed(rootport.host) if "hamiCore" in gpus else nullcontext():
+            _restart(rootport, file, options)
+            wanted = {address: name for name, addresses in gpus.items() for address in addresses}
+            wait_until("the GPUs are offered for their strategies", lambda: offered_strategies(rootport) == wanted)
+            yield options
+            rootport.delete_all()
+            rootport.wait_until_clean()
     finally:
-        library.unlink(missing_ok=True)
         _restart(rootport, None, ())
-        wait_until("all GPUs are offered for time-slicing", lambda: not _offered(rootport))
+        wait_until("all GPUs are offered for time-slicing", lambda: not offered_strategies(rootport))
         file.unlink()
 
 
@@ -71,7 +85,7 @@ def _restart(rootport: RunningRootport, file: Path | None, plugin: tuple[str, ..
     rootport.start_plugin(options=plugin)
 
 
-def _offered(rootport: RunningRootport) -> dict[str, str]:
+def offered_strategies(rootport: RunningRootport) -> dict[str, str]:
     """The PCI addresses of GPUs that are open for another strategy than time-slicing, and which one."""
     found = {}
     for one in rootport.slices():

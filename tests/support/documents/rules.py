@@ -102,10 +102,10 @@ NOT_RUN: Final[Mapping[str, str]] = {
         "it waits for pods, which only a kubelet starts; tests/e2e/test_installation.py runs it on the real node"
     ),
     "kubectl -n rootport-system rollout status deployment/rootport-controller": (
-        "it waits for pods, which only a kubelet starts; tests/e2e/test_helm.py runs it on the real node"
+        "it waits for pods, which only a kubelet starts; tests/e2e/helm/test_helm.py runs it on the real node"
     ),
     "kubectl -n rootport-system rollout status daemonset/rootport-kubelet-plugin": (
-        "it waits for pods, which only a kubelet starts; tests/e2e/test_helm.py runs it on the real node"
+        "it waits for pods, which only a kubelet starts; tests/e2e/helm/test_helm.py runs it on the real node"
     ),
     **{
         f"kubectl patch crd {name}.rootport.dev --subresource=status --type=merge "

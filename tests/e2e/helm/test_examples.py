@@ -1,4 +1,4 @@
-"""Every example runs on the real node, and its pods say what their devices are."""
+"""Every example runs on the real node, with Rootport installed by Helm, and its pods say what their devices are."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import pytest
 import yaml
 
 from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS
+from driver.model.managed_nodes import LABEL, MANAGED, TAINT
 from tests.support.cluster.hardware import switch_of
+from tests.support.cluster.helm_release import HelmRelease
 from tests.support.cluster.interfaces import add_interfaces, interfaces, remove_interfaces
 from tests.support.cluster.ledger import oversold
+from tests.support.cluster.node import NODE_NAME
 from tests.support.cluster.pods import manifest
 from tests.support.cluster.processes import wait_until
 from tests.support.cluster.rootport import RunningRootport
-from tests.support.cluster.strategies import offering
+from tests.support.cluster.strategies import hami_core_installed, offered_strategies, policies
 from tests.support.paths import REPO
 
 EXAMPLES = REPO / "examples"
@@ -158,28 +161,6 @@ def test_a_mig_partition(rootport: RunningRootport) -> None:
     assert len(re.findall(r"^/dev/nvidia-caps/nvidia-cap\d+$", log, re.MULTILINE)) == 2
 
 
-def test_two_pods_by_mps(rootport: RunningRootport) -> None:
-    with offering(rootport, mps=rootport.host.gpus[2:4]):
-        found = logs(rootport, "mps")
-        wait_until("the MPS daemon has ended", lambda: not rootport.mps_daemons())
-
-    for log in found.values():
-        assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50" in log
-        assert re.search("^control$", log, re.MULTILINE), "the daemon's pipe"
-        assert seen_gpus(rootport, log) <= {2, 3}
-
-
-def test_two_pods_by_hami_core(rootport: RunningRootport) -> None:
-    with offering(rootport, hamiCore=rootport.host.gpus[:2]):
-        found = logs(rootport, "hami-core")
-
-    assert "CUDA_DEVICE_SM_LIMIT=50" in found["hami-core-half"]
-    assert "CUDA_DEVICE_SM_LIMIT=20" in found["hami-core-fifth"]
-    for log in found.values():
-        assert re.search("^/usr/local/vgpu/libvgpu.so$", log, re.MULTILINE)
-        assert re.search("^tmpfs /tmp/vgpulock tmpfs ", log, re.MULTILINE)
-
-
 def test_one_h100_or_else_two_a100s(rootport: RunningRootport) -> None:
     (log,) = logs(rootport, "h100-or-two-a100s").values()
 
@@ -241,7 +222,6 @@ def test_a_nic_shared_by_bandwidth(rootport: RunningRootport) -> None:
 
 def test_a_nic_shared_by_percent(rootport: RunningRootport) -> None:
     nic, tree = rootport.host.nics[6], rootport.host.tree
-    assert rootport.plugin is not None
 
     def by_percent() -> list[str]:
         devices = [device for part in rootport.slices() for device in part["spec"].get("devices", [])]
@@ -249,14 +229,12 @@ def test_a_nic_shared_by_percent(rootport: RunningRootport) -> None:
 
     tree.port_rate(nic, None)
     try:
-        rootport.plugin.hang_up()
-        wait_until("a NIC is shared by percent", lambda: len(by_percent()) == 1, timeout_s=30)
+        wait_until("a NIC is shared by percent", lambda: len(by_percent()) == 1, timeout_s=60)
         (log,) = logs(rootport, "nic-percent").values()
         assert seen_verbs(log) == {6}
     finally:
         tree.port_rate(nic, "400 Gb/sec (4X NDR)")
-        rootport.plugin.hang_up()
-    wait_until("it is shared by bandwidth again", lambda: not by_percent(), timeout_s=30)
+    wait_until("it is shared by bandwidth again", lambda: not by_percent(), timeout_s=60)
 
 
 def test_a_vf_with_bandwidth_of_its_own(rootport: RunningRootport) -> None:
@@ -303,3 +281,82 @@ def test_a_deployment_scaled_from_two_to_six(rootport: RunningRootport, inferenc
     assert len(names) == 6
     assert sorted(held.count(gpu) for gpu in set(held)) == [2, 4], "a GPU holds four quarters"
     assert oversold(cluster.get("resourceclaims")["items"], rootport.slices()) == []
+
+
+@pytest.fixture(scope="module")
+def with_policies(installed: HelmRelease) -> Iterator[RunningRootport]:
+    """From here to the end of the module: the values that the last examples need, by an upgrade of the release.
+
+    MPS on GPUs 2 and 3, HAMi-core on GPUs 0 and 1, roles of NICs, and placement.
+    """
+    running = installed.running
+    gpus = running.host.gpus
+    wanted = {**dict.fromkeys(gpus[2:4], "mps"), **dict.fromkeys(gpus[:2], "hamiCore")}
+    values = {
+        "components": {"placement": True},
+        "gpuPolicies": policies({"mps": gpus[2:4], "hamiCore": gpus[:2]})["policies"],
+        "devicePolicies": yaml.safe_load((EXAMPLES / "policies/device-policies.yaml").read_text())["policies"],
+    }
+    with hami_core_installed(running.host):
+        installed.upgrade(values)
+        wait_until("the GPUs are offered", lambda: offered_strategies(running) == wanted, timeout_s=60)
+        yield running
+    installed.roll_back()
+    wait_until("all GPUs are offered for time-slicing", lambda: not offered_strategies(running), timeout_s=60)
+
+
+@pytest.mark.usefixtures("with_policies")
+def test_two_pods_by_mps(rootport: RunningRootport) -> None:
+    found = logs(rootport, "mps")
+
+    wait_until("the MPS daemon has ended", lambda: not rootport.mps_daemons())
+    for log in found.values():
+        assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50" in log
+        assert re.search("^control$", log, re.MULTILINE), "the daemon's pipe"
+        assert seen_gpus(rootport, log) <= {2, 3}
+
+
+@pytest.mark.usefixtures("with_policies")
+def test_two_pods_by_hami_core(rootport: RunningRootport) -> None:
+    found = logs(rootport, "hami-core")
+
+    assert "CUDA_DEVICE_SM_LIMIT=50" in found["hami-core-half"]
+    assert "CUDA_DEVICE_SM_LIMIT=20" in found["hami-core-fifth"]
+    for log in found.values():
+        assert re.search("^/usr/local/vgpu/libvgpu.so$", log, re.MULTILINE)
+        assert re.search("^tmpfs /tmp/vgpulock tmpfs ", log, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("with_policies")
+def test_a_nic_by_its_role(rootport: RunningRootport) -> None:
+    (log,) = logs(rootport, "nic-by-role").values()
+
+    assert f"STORAGE_PCI={rootport.host.second_nic}\n" in log
+    shown = rootport.cluster.kubectl("get", "devices.rootport.dev", "--output=yaml")
+    assert "name: example.com/role" in shown
+    assert "string: storage" in shown
+
+
+@pytest.mark.usefixtures("with_policies")
+def test_pods_on_a_managed_node(rootport: RunningRootport) -> None:
+    kubectl, path = rootport.cluster.kubectl, EXAMPLES / "managed-nodes/pods.yaml"
+    kubectl("label", "node", NODE_NAME, f"{LABEL}={MANAGED}")
+    try:
+        wait_until("the devices are tainted", lambda: is_managed(rootport), timeout_s=60)
+        rootport.apply(path)
+        pods = [document for document in yaml.safe_load_all(path.read_text()) if document["kind"] == "Pod"]
+        for name in (document["metadata"]["name"] for document in pods):
+            rootport.cluster.wait_for_pod(name, "Succeeded", namespace="placed")
+            said = kubectl("logs", name, "--namespace=placed")
+            assert len(variables(said, "PCI")) == (2 if name == "two-gpus-0" else 1)
+        events = kubectl("get", "events", "--namespace=placed", "--field-selector=reason=Placed", "--output=name")
+        assert len(events.split()) == len(pods) == 6
+    finally:
+        rootport.delete(path)
+        kubectl("label", "node", NODE_NAME, f"{LABEL}-")
+    wait_until("the taint is gone", lambda: not is_managed(rootport), timeout_s=60)
+
+
+def is_managed(rootport: RunningRootport) -> bool:
+    devices = [device for item in rootport.slices() for device in item["spec"].get("devices", ())]
+    return bool(devices) and all(any(one["key"] == TAINT for one in item.get("taints", ())) for item in devices)
