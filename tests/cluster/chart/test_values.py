@@ -168,7 +168,11 @@ def test_policies(helm: Helm, value: str, name: str, kind: str) -> None:
 
 def test_the_resource_map(helm: Helm) -> None:
     components = {"components": {"webhook": True, "convertWebhook": True}}
-    given = {"leftAlone": ["example.com/dpdk"], "resources": [{"name": "a/b", "deviceClassName": "c"}]}
+    given = {
+        "leftAlone": ["example.com/dpdk"],
+        "shareStrategy": "hamiCore",
+        "resources": [{"name": "a/b", "deviceClassName": "c", "bandwidth": 10_000_000_000}],
+    }
     made = changed(helm, components | {"resourceMap": given}, before=components)
     config = made.pop(("ConfigMap", "rootport-system", "rootport-resource-map"))
     assert not made
@@ -231,6 +235,15 @@ def test_the_crds(helm: Helm) -> None:
         ({"kubeletPlugin": {"tolerations": [{"operater": "Exists"}]}}, "additional properties 'operater' not allowed"),
         ({"kubeletPlugin": {"extraArgs": ["device-root"]}}, "does not match pattern"),
         ({"gpuPolicies": {"policies": []}}, "got object, want array"),
+        ({"gpuPolicies": [{"strategie": "mps"}]}, "'/gpuPolicies/0': additional properties 'strategie' not allowed"),
+        ({"gpuPolicies": [{"strategy": "MPS"}]}, "value must be one of 'timeSlicing', 'mps', 'hamiCore'"),
+        ({"gpuPolicies": [{"maxShares": 101}]}, "'/gpuPolicies/0/maxShares': maximum: got 101, want 100"),
+        ({"nicPolicies": [{"vfs": "single"}]}, "value must be one of 'pooled', 'named'"),
+        ({"devicePolicies": [{"offer": "no"}]}, "got string, want boolean"),
+        (
+            {"resourceMap": {"resources": [{"name": "a/b", "device": "c"}]}},
+            "'/resourceMap/resources/0': additional properties 'device' not allowed",
+        ),
         ({"networkPolicy": {"metricsFrom": []}}, "minItems"),
         ({"components": {"webhookFailClosed": True}}, "components.webhookFailClosed needs components.webhook"),
         ({"components": {"convertWebhook": True}}, "components.convertWebhook needs components.webhook"),

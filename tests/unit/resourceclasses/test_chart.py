@@ -26,7 +26,7 @@ README = (CHART / "README.md").read_text()
 
 
 def tool() -> Any:
-    spec = importlib.util.spec_from_file_location("generate_chart_readme", REPO / "tools" / "generate_chart_readme.py")
+    spec = importlib.util.spec_from_file_location("generate_chart", REPO / "tools" / "generate_chart.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -34,8 +34,18 @@ def tool() -> Any:
     return module
 
 
-def test_the_table_of_values_in_the_readme_is_up_to_date() -> None:
-    assert tool().rendered() == README, "run python tools/generate_chart_readme.py"
+def test_the_table_of_values_and_the_schema_of_policies_are_up_to_date() -> None:
+    assert tool().readme() == README, "run python tools/generate_chart.py"
+    assert tool().schema() == (CHART / "values.schema.json").read_text(), "run python tools/generate_chart.py"
+
+
+@pytest.mark.parametrize("path", sorted((REPO / "examples/policies").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_schema_takes_the_examples_of_policies(path: Path) -> None:
+    document = yaml.safe_load(path.read_text())
+    value = document["kind"][0].lower() + document["kind"][1:]
+    jsonschema.validate(VALUES | {value: document["policies"]}, SCHEMA)
+    with pytest.raises(jsonschema.ValidationError, match="'polices' was unexpected"):
+        jsonschema.validate(VALUES | {value: [*document["policies"], {"polices": []}]}, SCHEMA)
 
 
 def test_each_component_of_the_kustomization_has_a_switch_that_is_off() -> None:
