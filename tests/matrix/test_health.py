@@ -13,7 +13,7 @@ from tests.matrix.rig import Rig, Row
 from tests.support.cluster.binaries import KUBERNETES_MINOR
 from tests.support.cluster.control_plane import TAINT_RULES
 from tests.support.cluster.node import NODE_NAME
-from tests.support.cluster.pods import gpu_claim, pod
+from tests.support.cluster.pods import gpu_claim, pod, template
 from tests.support.cluster.processes import wait_until
 
 pytestmark = [pytest.mark.needs_cc, pytest.mark.needs_go]
@@ -54,7 +54,10 @@ def test_pods_of_a_lost_device_are_evicted(rig: Rig, row: Row) -> None:
 
 def test_health_in_pod_status(rig: Rig, row: Row) -> None:
     """A device's health in the status of its pods (`allocatedResourcesStatus`)"""
-    rig.start(gpu_claim("sick", rig.host.gpus[GPU]), pod("sick", claim="sick"))
+    # Before 1.36 the kubelet finds only claims that are made from templates (UpdateAllocatedResourcesStatus in
+    # pkg/kubelet/cm/dra/manager.go of k8s.io/kubernetes v1.35.4 looks into the pod's resourceClaimStatuses alone).
+    made = template("sick") | {"spec": {"spec": gpu_claim("sick", rig.host.gpus[GPU])["spec"]}}
+    rig.start(made, pod("sick", template="sick"))
     assert rig.runs("sick")
     with rig.faulty(GPU, CONTAINED, recovery_action=RESET):
         try:
