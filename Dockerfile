@@ -3,8 +3,8 @@
 # BASE is a Debian 12 with Python 3.11 as `python`, its venv module and apt; a mirror's copy will do. The digest is that of
 # the index for all platforms (Python 3.11.16), which the tag names since September 2026; docs/operator/install.md says how
 # to use a newer one.
-# The layers are the same in every build from the same base and the same Debian packages, but for times; the release script
-# sets those as well (docs/dev/releasing.md).
+# The layers are the same in every build from the same base and the same Debian packages, but for times. The release tool
+# sets those as well, and takes no layer from an earlier build, which would keep its own (docs/dev/releasing.md).
 ARG BASE=docker.io/library/python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 # A C compiler, and the headers of Python where the base has none (Debian's Python). Neither is in the image.

@@ -50,7 +50,9 @@ class ImageBuilder:
     def build_with_python(self, context: Path, name: str, *arguments: str) -> None:
         """As ``build``, on a Python made here; this machine's pip and apt settings reach the build, not the image.
 
-        All files in the image's layers have one time, so that two builds of the same give the same layers.
+        All files in the layers that this build makes have one time. Layers of an earlier build are taken as they are,
+        also where that one had another ``--timestamp`` or other volumes, for which buildah leaves empty files in /etc:
+        who compares layers must give ``--no-cache``.
         """
         volumes = [
             f"--volume={self._pip_settings()}:/etc/pip.conf:ro",
@@ -67,6 +69,10 @@ class ImageBuilder:
         partial = archive.with_name(f".{archive.name}.{os.getpid()}")
         self._run("push", *self._policy(), name, f"oci-archive:{partial}:{stored_name}")
         partial.rename(archive)
+
+    def remove(self, name: str) -> None:
+        """Forget the image, and what only it needs."""
+        self._run("rmi", name)
 
     def _make_base(self) -> None:
         if self._has(_BASE):

@@ -16,7 +16,7 @@ import yaml
 from tests.support.cluster.image_builder import image_builder, unpacked_whole
 from tests.support.cluster.oci_archive import directory, file, layer_of, link, write_image
 
-__all__ = ["BUSYBOX", "PAUSE", "build_busybox", "build_pause", "build_rootport"]
+__all__ = ["BUSYBOX", "PAUSE", "build_busybox", "build_pause", "build_rootport", "build_rootport_from_nothing"]
 
 BUSYBOX = "docker.io/library/busybox:1.37"
 """The name that examples use. What is in it is Debian's busybox, whatever its version."""
@@ -88,6 +88,22 @@ def build_rootport(repo: Path, cache: Path) -> Path:
         for former in by_age[:-_KEPT]:
             former.unlink()
     return archive
+
+
+def build_rootport_from_nothing(repo: Path, cache: Path, archive: Path, *options: str) -> None:
+    """Write an archive of Rootport's image, of which no layer is of an earlier build, and none is left for a later one.
+
+    Args:
+        repo: This repository, or a copy of it.
+        cache: Outside of it: the builder and the base come from there.
+        archive: Where to write.
+        options: Of ``buildah build``.
+    """
+    with _alone(cache):
+        builder, name = image_builder(cache), "localhost/rootport-from-nothing:latest"
+        builder.build_with_python(repo, name, "--no-cache", "--layers=false", *options)
+        builder.save(name, archive, name)
+        builder.remove(name)
 
 
 def _name_in_manifests(repo: Path) -> str:
