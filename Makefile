@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 MACHINES := examples/machines
 JOBS ?= auto
+# One more than there are processors: tests on a real node wait most of the time.
+CLUSTER_JOBS ?= $(shell echo $$(($$(nproc) + 1)))
 SECONDS_EACH ?= 60
 PROTOS := $(wildcard kubeletplugin/protocol/*.proto)
 STUBS := $(PROTOS:.proto=_pb2.py)
@@ -55,7 +57,7 @@ test-compiled: compiled ## compile the allocator as for a wheel, and run the tes
 	@ROOTPORT_COMPILE=required $(BIN)/pytest -n $(JOBS) -o pythonpath="build/compiled ." -m "not cluster and not slow" $(COMPILED_TESTS)
 
 test-cluster: cluster-build ## the other tests, most on a real cluster; KUBERNETES=v1.36.3 takes another version
-	@$(BIN)/pytest -n $(JOBS) -m "cluster or slow"
+	@$(BIN)/pytest -n $(CLUSTER_JOBS) -m "cluster or slow"
 
 matrix: venv ## see what works on each version of Kubernetes, and make the table of docs/operator/versions.md (as root; long)
 	@$(BIN)/python -m tests.matrix

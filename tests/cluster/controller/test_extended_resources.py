@@ -195,13 +195,10 @@ def test_a_pod_with_several_resources_and_init_containers_has_what_explain_says(
         cluster.placed("fits")
         had = cluster.devices_of("fits")
         assert [name.partition("-")[0] for name in had] == ["gpu", "gpu", "rdma"]
-        shown = eventually("the Device objects", lambda: {k: v for k, v in cluster.holders().items() if v})
-        assert {container for pairs in shown.values() for _, container in pairs} == {
-            "init-0",
-            "init-1",
-            "main-0",
-            "main-1",
-        }
+        containers = {"init-0", "init-1", "main-0", "main-1"}
+        eventually(
+            "the Device objects", lambda: {name for _, name in set().union(*cluster.holders().values())} == containers
+        )
         cluster.ask("waits", {GPU: 1, RDMA: 1}, first=({RDMA: 2},))
         assert cluster.event("waits")["reason"] == "DevicesInUse"
         cluster.ask("never", {GPU: 3}, {RDMA: 1})
