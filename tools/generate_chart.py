@@ -26,7 +26,7 @@ from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_map import ResourceMap
 
-_CHART: Final = Path(__file__).resolve().parents[1] / "resourceclasses" / "chart"
+_CHART: Final = Path(__file__).resolve().parents[1] / "resourceclasses"
 VALUES: Final = _CHART / "values.yaml"
 README: Final = _CHART / "README.md"
 SCHEMA: Final = _CHART / "values.schema.json"

@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a script, in no package
-"""Writes resourceclasses/crds from the models in driver/api/rootport_v1alpha1.py.
+"""Writes resourceclasses/crd from the models in driver/api/rootport_v1alpha1.py.
 
 A CustomResourceDefinition needs a *structural* schema: no references, no titles, no null types (pkg/apiserver/schema in
 k8s.io/apiextensions-apiserver v0.36.3). Descriptions are the models' docstrings, so that ``kubectl explain`` prints
@@ -24,7 +24,7 @@ from pydantic import BaseModel
 
 from driver.api import API_VERSION, rootport_v1alpha1
 
-FOLDER: Final = Path(__file__).resolve().parents[1] / "resourceclasses" / "crds"
+FOLDER: Final = Path(__file__).resolve().parents[1] / "resourceclasses" / "crd"
 HEADER: Final = "# Made by tools/generate_crds.py from driver/api/rootport_v1alpha1.py: change that and run it again.\n"
 
 _GROUP, _VERSION = API_VERSION.split("/")

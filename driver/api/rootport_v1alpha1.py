@@ -1,7 +1,7 @@
 """Rootport's own API objects, ``rootport.dev/v1alpha1``, as frozen pydantic models.
 
 ``NodeInventory`` is a node's word about its devices, ``Device`` what the controller shows of each. The CRDs in
-resourceclasses/crds are made from these models, their docstrings included (tools/generate_crds.py), so a bound here is
+resourceclasses/crd are made from these models, their docstrings included (tools/generate_crds.py), so a bound here is
 a bound at the API server. Bounds are what the kernel, NVML and PCI allow, with room to spare: they keep the object of a
 broken or hostile node small, and never turn a real node away.
 

@@ -15,7 +15,7 @@ from tests.support.paths import REPO
 
 __all__ = ["CHART", "COMPONENTS", "HELM_LABELS", "RELEASE", "Helm", "keyed", "switch", "without_helm"]
 
-CHART: Final = REPO / "resourceclasses" / "chart"
+CHART: Final = REPO / "resourceclasses"
 RELEASE: Final = "rootport"
 COMPONENTS: Final = (
     "webhook",

@@ -12,8 +12,8 @@ from tests.support.paths import REPO
 __all__ = ["FOLDER", "NODES", "OTHER", "allocated_claim", "claim", "document", "documents", "inventory", "slice_of"]
 
 FOLDER: Final = REPO / "resourceclasses"
-OTHER: Final = frozenset({"chart", "components", "monitoring"})
-"""Folders of what is not installed with the rest."""
+OTHER: Final = frozenset({"Chart.yaml", "components", "monitoring", "templates", "values.yaml"})
+"""Folders of what is not installed with the rest, and the files of the Helm chart."""
 
 NODES: Final = ("install-n1", "install-n2")
 

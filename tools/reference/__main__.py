@@ -62,7 +62,7 @@ Each file is one object of one kind, given to the programs by the option of its 
 
 
 def _objects() -> str:
-    files = sorted((REPO / "resourceclasses" / "crds").glob("*.yaml"))
+    files = sorted((REPO / "resourceclasses" / "crd").glob("*.yaml"))
     return "\n".join((_OBJECTS, *(kind_page(yaml.safe_load(path.read_text(encoding="utf-8"))) for path in files)))
 
 

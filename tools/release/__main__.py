@@ -100,7 +100,7 @@ def _make(release: parts.Release, *, image_archive: Path | None, urls: tuple[str
         parts.make_image_sbom(release, image)
     else:
         left_out.append("the image and its SBOM: neither docker buildx, buildah nor podman works on this machine")
-    if not (release.source / "resourceclasses" / "chart").exists():
+    if not (release.source / "resourceclasses" / "Chart.yaml").exists():
         left_out.append("the chart: the commit has none")
     elif shutil.which("helm"):
         parts.make_chart(release)

@@ -117,7 +117,7 @@ def make_image_sbom(release: Release, archive: Path) -> Path:
 
 def make_chart(release: Release) -> Path:
     """Package the Helm chart, with Helm."""
-    _run(["helm", "package", "resourceclasses/chart", "--destination", str(release.out)], release)
+    _run(["helm", "package", "resourceclasses", "--destination", str(release.out)], release)
     package = release.out / f"rootport-{chart_version(release.version)}.tgz"
     package.write_bytes(repack(package.read_bytes(), release.seconds))
     return package

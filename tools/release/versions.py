@@ -43,7 +43,7 @@ class _Form:
 
 
 _ANYWHERE: Final = re.compile(r"(?:.*/)?(?:Dockerfile|[^/]+\.(?:md|ya?ml|json|tpl|txt))")
-_CHART: Final = re.compile(r"resourceclasses/chart/Chart\.yaml")
+_CHART: Final = re.compile(r"resourceclasses/Chart\.yaml")
 _FORMS: Final = (
     _Form(re.compile(re.escape(VERSION_HOME)), re.compile(rf'^__version__: Final = "({_PYTHON})"$', re.MULTILINE)),
     _Form(re.compile(r"pyproject\.toml"), re.compile(rf'^version = "({_PYTHON})"$', re.MULTILINE)),
@@ -174,9 +174,7 @@ def read_tree(repo: Path) -> dict[str, str]:
     return {
         name: (repo / name).read_text()
         for name in names
-        if any(form.files.fullmatch(name) for form in _FORMS)
-        and (repo / name).is_file()
-        and not (repo / name).is_symlink()
+        if any(form.files.fullmatch(name) for form in _FORMS) and (repo / name).is_file()
     }
 
 

@@ -34,8 +34,8 @@ FILES: Final = [
 
 
 def test_there_are_some() -> None:
-    assert {page for page, _ in OPTIONS} >= {"docs/operator/install.md", "resourceclasses/chart/README.md"}
-    assert {page for page, _ in FILES} >= {"docs/operator/install.md", "resourceclasses/chart/README.md"}
+    assert {page for page, _ in OPTIONS} >= {"docs/operator/install.md", "resourceclasses/README.md"}
+    assert {page for page, _ in FILES} >= {"docs/operator/install.md", "resourceclasses/README.md"}
 
 
 @pytest.mark.parametrize(("page", "option"), OPTIONS, ids=str)

@@ -164,7 +164,7 @@ def test_helm_takes_over_what_kubectl_has_applied(releases: Releases, kustomized
         for line in (CHART / "README.md").read_text().splitlines()
         if "--take-ownership" in line
     )
-    words = [str(CHART) if word == "resourceclasses/chart" else word for word in command[1:]]
+    words = [str(CHART) if word == "./resourceclasses" else word for word in command[1:]]
     refused = releases.helm.run(*words)
     assert refused.returncode != 0
     told = "the cluster has the ValidatingWebhookConfiguration rootport, but with components.webhook=false"

@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 
-CRDS = REPO / "resourceclasses/crds"
+CRDS = REPO / "resourceclasses/crd"
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.needs_go
 
 # Short times, so that the tests are; twice a plugin's beat in these tests is 1 s.
 QUICK = ("--fresh-for=2.5", "--grace-period=5")
-START = REPO / "resourceclasses/crds"
+START = REPO / "resourceclasses/crd"
 
 
 @pytest.fixture(scope="module")

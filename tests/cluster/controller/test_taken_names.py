@@ -22,7 +22,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 
-CRDS = REPO / "resourceclasses/crds"
+CRDS = REPO / "resourceclasses/crd"
 MACHINE = node(gpu("10"), nic("20"), name="node-a")
 
 

@@ -23,7 +23,7 @@ from tests.support.topologies import machine_file
 
 pytestmark = pytest.mark.needs_go
 
-CRDS = REPO / "resourceclasses" / "crds"
+CRDS = REPO / "resourceclasses" / "crd"
 NAMES = ("nodeinventories.rootport.dev", "devices.rootport.dev")
 LABEL = "objects-test"
 CONDITION = {

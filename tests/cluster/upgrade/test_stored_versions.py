@@ -22,7 +22,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 
-CRDS: Final = sorted((REPO / "resourceclasses/crds").glob("*.yaml"))
+CRDS: Final = sorted((REPO / "resourceclasses/crd").glob("*.yaml"))
 GROUP: Final = "migrated.rootport.test"
 OLD: Final = "v1alpha1"
 NEW: Final = "v1beta1"

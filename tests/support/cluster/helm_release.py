@@ -63,7 +63,7 @@ class HelmRelease:
 
     def helm(self, words: list[str]) -> str:
         """Run Helm in the clone."""
-        return self._helm(*(str(REPO / word) if word == "resourceclasses/chart" else word for word in words))
+        return self._helm(*(str(REPO / word) if word == "./resourceclasses" else word for word in words))
 
     def install(self) -> None:
         """As the README says, with an image that is loaded into the node and the node's described hardware."""

@@ -37,6 +37,8 @@ _BUILT_FROM = (
     "controller",
     "kubeletplugin",
 )
+_NOT_IN_IT = frozenset({"__pycache__", "chart", "templates", "Chart.yaml", "values.yaml", "values.schema.json"})
+"""Names of what .dockerignore leaves out, ``chart`` in 0.1.0: a change there is no other image."""
 _KEPT = 4  # archives, the last used ones; one is of the release before this one: 90 MB each
 
 
@@ -115,7 +117,7 @@ def _key_of(repo: Path) -> str:
     digest = hashlib.sha256()
     for top in (repo / x for x in _BUILT_FROM):
         found = sorted(top.rglob("*")) if top.is_dir() else [top]
-        for path in (x for x in found if x.is_file() and not {"__pycache__", "chart"}.intersection(x.parts)):
+        for path in (x for x in found if x.is_file() and not _NOT_IN_IT.intersection(x.parts)):
             content = path.read_bytes()
             digest.update(f"{path.relative_to(repo)}\0{path.stat().st_mode:o}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()[:16]

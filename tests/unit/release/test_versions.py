@@ -75,7 +75,7 @@ def test_a_chart_has_the_version_that_helm_takes(version: str, chart: str, relea
     assert chart_version(version) == chart
     assert is_release(version) is release
     home = {"driver/__init__.py": f'__version__: Final = "{version}"\n'}
-    found = mentions({**home, "resourceclasses/chart/Chart.yaml": f"version: {chart}\nappVersion: {version}\n"})
+    found = mentions({**home, "resourceclasses/Chart.yaml": f"version: {chart}\nappVersion: {version}\n"})
     assert {mention.version for mention in found} == {version}
 
 

@@ -100,11 +100,13 @@ def test_artifact_hub_is_told_of_the_image_and_the_crds_that_there_are() -> None
     assert notes["license"] == "Apache-2.0"
 
 
-@pytest.mark.parametrize("link", sorted((CHART / "manifests").iterdir()), ids=lambda link: link.name)
-def test_the_manifests_are_links_into_the_kustomization(link: Path) -> None:
-    assert link.is_symlink()
-    assert link.readlink() == Path("../..") / link.name
-    assert link.exists()
+def test_helm_finds_no_crds_of_its_own_which_it_would_never_update() -> None:
+    """https://helm.sh/docs/chart_best_practices/custom_resource_definitions/"""
+    assert not (CHART / "crds").exists()
+
+
+def test_the_licence_is_the_project_s() -> None:
+    assert (CHART / "LICENSE").read_text() == (REPO / "LICENSE").read_text()
 
 
 def test_the_chart_is_not_in_the_wheel() -> None:
@@ -113,5 +115,5 @@ def test_the_chart_is_not_in_the_wheel() -> None:
     found = find_namespace_packages(
         str(REPO), **{key: json.loads(match.group(1)) for key, match in arguments.items() if match}
     )
-    assert "resourceclasses" in found
-    assert not [name for name in found if name.startswith("resourceclasses.chart")]
+    assert "resourceclasses.crd" in found
+    assert not [name for name in found if name.startswith("resourceclasses.templates")]

@@ -21,7 +21,7 @@ from tests.support.paths import REPO
 TOOL = REPO / "tools" / "generate_crds.py"
 CRDS = {
     crd["metadata"]["name"]: crd
-    for path in sorted((REPO / "resourceclasses" / "crds").glob("*.yaml"))
+    for path in sorted((REPO / "resourceclasses" / "crd").glob("*.yaml"))
     for crd in yaml.safe_load_all(path.read_text(encoding="utf-8"))
 }
 

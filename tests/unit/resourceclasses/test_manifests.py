@@ -23,7 +23,10 @@ _HELPFUL = {
 }
 
 
-_FILES = [path for path in sorted(FOLDER.rglob("*.yaml")) if FOLDER / "chart" not in path.parents]
+_OF_THE_CHART = {"Chart.yaml", "templates", "values.yaml"}
+_FILES = [
+    path for path in sorted(FOLDER.rglob("*.yaml")) if not _OF_THE_CHART.intersection(path.relative_to(FOLDER).parts)
+]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +44,7 @@ def test_a_kustomization_installs_every_file_there_is(path: Path) -> None:
 def test_each_file_is_in_the_package(path: Path) -> None:
     project = (FOLDER.parent / "pyproject.toml").read_text()
     folder = str(path.parent.relative_to(FOLDER))
-    assert f'"{folder}/*.yaml"' in project if folder != "." else '"*.yaml"' in project
+    assert f'"{folder}/*.yaml"' in project if folder != "." else f'"{path.name}"' in project
 
 
 @pytest.mark.parametrize(("kind", "name"), _WORKLOADS.items(), ids=lambda value: value)

@@ -21,7 +21,7 @@ def rights(tree: Path) -> set[tuple[str, ...]]:
     documents = [
         document
         for path in sorted((tree / "resourceclasses").rglob("*.yaml"))
-        if "chart" not in path.relative_to(tree).parts  # templates, of the same roles
+        if not {"chart", "templates"}.intersection(path.relative_to(tree).parts)  # of Helm, with the same roles
         for document in yaml.safe_load_all(path.read_text())
         if isinstance(document, dict)
     ]

@@ -20,7 +20,7 @@ from driver.status.cluster import NodeReadiness, is_healthy, name_order, node_ov
 from tests.support.observed_cluster import CARD, GIB, devices_of, inventory_object, small_cluster, with_status
 from tests.support.paths import REPO
 
-CRDS = REPO / "resourceclasses" / "crds"
+CRDS = REPO / "resourceclasses" / "crd"
 ROLE = REPO / "resourceclasses" / "rbac" / "viewer.yaml"
 Run = Callable[..., Any]
 

@@ -1,14 +1,13 @@
 {{/*
-The manifests are those of the kustomization, read from its own files below manifests/ (symbolic links in a clone, files in a
-package), so that each object is written once. Of kustomize this knows what these files use: resources, labels, and patches
-by JSON path with a target. Anything else fails.
+The manifests are those of the kustomization, read from its own files, so that each object is written once. Of kustomize
+this knows what these files use: resources, labels, and patches by JSON path with a target. Anything else fails.
 */}}
 
-{{/* The text of a file below manifests/. Takes: root, path. */}}
+{{/* The text of a file of the kustomization. Takes: root, path. */}}
 {{- define "rootport.file" -}}
-{{- $text := .root.Files.Get (printf "manifests/%s" .path) -}}
+{{- $text := .root.Files.Get .path -}}
 {{- if not $text -}}
-{{- fail (printf "this copy of the chart lacks manifests/%s: in a clone these are symbolic links, which some tools leave out; make a package in a clone by `helm package resourceclasses/chart`, and install that" .path) -}}
+{{- fail (printf "this copy of the chart lacks %s" .path) -}}
 {{- end -}}
 {{- $text -}}
 {{- end -}}
