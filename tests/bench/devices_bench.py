@@ -62,7 +62,7 @@ def _on_the_real_api_server(plane: ControlPlane) -> Iterator[Figure]:
     inventories = [node_inventory(template.renamed(name)) for name in names]
     for objects in (nodes, inventories):
         plane.kubectl("create", "--filename=-", input=manifest(*objects), timeout=900)
-    controller = start_controller(plane, plane.processes, *QUIET, "--health-port=0")
+    controller = start_controller(plane, plane.processes, *QUIET)
     with KubernetesApi.connect(kubeconfig=plane.kubeconfig) as api:
         wait_until(
             "the Device objects",

@@ -242,7 +242,6 @@ def test_the_controller_serves_the_webhook_with_its_own_rights(cluster: Cluster,
         controller = start_controller(
             cluster.plane,
             processes,
-            "--health-port=0",
             f"--https-port={port}",
             "--webhook",
             "--webhook-host=127.0.0.1",

@@ -71,7 +71,7 @@ def alpha_plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFac
         plane.start_scheduler()
         plane.start_controller_manager(f"--controllers={CONTROLLERS}")
         options = (f"--feature-gates={GATES}", f"--gpu-policies={policies}")
-        start_controller(plane, plane.processes, "--health-port=0", *options)
+        start_controller(plane, plane.processes, *options)
         yield plane
 
 

@@ -245,7 +245,6 @@ def test_the_controller_converts_and_collects_with_its_own_rights(cluster: Conve
         controller = start_controller(
             cluster.plane,
             processes,
-            "--health-port=0",
             f"--https-port={port}",
             "--webhook",
             "--webhook-host=127.0.0.1",

@@ -27,7 +27,7 @@ def plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
     """A cluster that has no counters, as every one before Kubernetes 1.36, with Rootport's controller."""
     with ControlPlane(tmp_path_factory.mktemp("gates") / "plane", cluster_binaries, feature_gates=_GATES) as plane:
         install(plane)
-        start_controller(plane, plane.processes, "--health-port=0", "--fresh-for=2", "--grace-period=3")
+        start_controller(plane, plane.processes, "--fresh-for=2", "--grace-period=3")
         start_schedulers(plane, feature_gates=_GATES)
         yield plane
 

@@ -49,7 +49,7 @@ def start(installed: ControlPlane, processes: Processes) -> Callable[..., tuple[
     def start(*options: str, name: str = "controller", pod: str = "") -> tuple[Process, int]:
         port = free_port()
         env = {"POD_NAME": pod} if pod else {}
-        asked = (f"--https-port={port}", "--health-port=0", *_QUICK, *options)
+        asked = (f"--https-port={port}", *_QUICK, *options)
         return start_controller(installed, processes, *asked, name=name, env=env), port
 
     return start

@@ -43,7 +43,7 @@ def api(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) ->
         for inventory in inventories.values():
             nodes.api.create(NODES, _node(inventory.node))
             nodes.add(inventory, with_node=False)
-        start_controller(plane, plane.processes, "--health-port=0")
+        start_controller(plane, plane.processes)
         names = [inventory.node for inventory in inventories.values()]
         with nodes.beating(*names, every_s=5):
             for name in names:

@@ -149,7 +149,7 @@ def world(cluster_binaries: Binaries, nvml_stub: StubNvml, tmp_path_factory: pyt
         install(plane)
         plane.start_controller_manager("--controllers=resourceclaim-controller")
         plane.start_scheduler()
-        start_controller(plane, plane.processes, "--health-port=0", "--gpu-layout=full")
+        start_controller(plane, plane.processes, "--gpu-layout=full")
         nodes = {}
         with KubernetesApi.connect(kubeconfig=plane.kubeconfig) as api:
             plane.kubectl("create", "namespace", SPACE)

@@ -82,7 +82,8 @@ def start_controller(
         f"--kubeconfig={kubeconfig}",
         f"--namespace={NAMESPACE}",
         f"--identity={name}",
-        "--https-port=0",  # several run side by side; who wants it names a port
+        "--https-port=0",  # several run side by side; who wants one names it
+        "--health-port=0",
         *options,
         env=env,
     )

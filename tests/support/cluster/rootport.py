@@ -78,6 +78,7 @@ class RunningRootport:
             self.cluster.control_plane,
             self.cluster.processes,
             f"--https-port={HTTPS_PORT}",
+            f"--health-port={CONTROLLER_HEALTH_PORT}",
             *options,
             module=module,
         )
