@@ -69,7 +69,7 @@ def plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
         for kind in kinds:
             file = folder / f"monitoring.coreos.com_{kind.partition('.')[0]}.yaml"
             plane.kubectl("apply", "--server-side", f"--filename={file}")
-        plane.kubectl("wait", "--for=condition=Established", *(f"crd/{kind}" for kind in kinds))
+        plane.wait_for_crds()
         yield plane
 
 

@@ -31,7 +31,7 @@ def empty(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
 def plane(empty: ControlPlane) -> ControlPlane:
     """With the four nodes of small_cluster."""
     empty.kubectl("apply", "--server-side", f"--filename={CRDS}", f"--filename={ROLE}")
-    empty.kubectl("wait", "--for=condition=Established", f"--filename={CRDS}", "--timeout=30s")
+    empty.wait_for_crds()
     devices, inventories = small_cluster()
     with KubernetesApi.connect(kubeconfig=empty.kubeconfig) as api, ThreadPoolExecutor(4) as pool:
         written = [pool.submit(_write, api, NODE_INVENTORIES, item) for item in inventories]

@@ -33,7 +33,7 @@ def without_gates(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathF
         feature_gates=gates_off("DRAPartitionableDevices", "DRAConsumableCapacity", "DRADeviceTaints"),
     ) as plane:
         plane.kubectl("apply", f"--filename={CRDS}")
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        plane.wait_for_crds()
         plane.kubectl("create", "namespace", NAMESPACE)
         yield plane
 

@@ -38,7 +38,7 @@ START = REPO / "resourceclasses/crd"
 @pytest.fixture(scope="module")
 def installed(control_plane: ControlPlane) -> ControlPlane:
     control_plane.kubectl("apply", f"--filename={START}")
-    control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    control_plane.wait_for_crds()
     if "rootport-system" not in control_plane.kubectl("get", "namespaces", "--output=name"):
         control_plane.kubectl("create", "namespace", NAMESPACE)
     return control_plane

@@ -29,7 +29,7 @@ MACHINE = node(gpu("10"), nic("20"), name="node-a")
 @pytest.fixture(scope="module")
 def installed(control_plane: ControlPlane) -> ControlPlane:
     control_plane.kubectl("apply", f"--filename={CRDS}")
-    control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    control_plane.wait_for_crds()
     control_plane.kubectl("create", "namespace", NAMESPACE)
     return control_plane
 

@@ -76,8 +76,7 @@ class Api:
 @pytest.fixture(scope="module")
 def api(control_plane: ControlPlane) -> Iterator[Api]:
     control_plane.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={CRDS}")
-    for name in NAMES:
-        control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{name}")
+    control_plane.wait_for_crds()
     yield Api(control_plane)
     for name in NAMES:
         collection = f"/apis/rootport.dev/v1alpha1/{name.partition('.')[0]}?labelSelector={LABEL}"

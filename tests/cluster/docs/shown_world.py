@@ -26,8 +26,8 @@ _STATUSES: Final = {"Node": NODES, "Pod": PODS, "ResourceClaim": RESOURCE_CLAIMS
 
 def furnish(plane: ControlPlane) -> None:
     """Install Rootport, and make what the pages name: before its admission policies, which keep such objects to it."""
-    plane.kubectl("apply", "--server-side", f"--filename={MANIFESTS / 'crds'}")
-    plane.kubectl("wait", "--for=condition=Established", f"--filename={MANIFESTS / 'crds'}", "--timeout=60s")
+    plane.kubectl("apply", "--server-side", f"--filename={MANIFESTS / 'crd'}")
+    plane.wait_for_crds()
     found = [*_own(), *_of_examples()]
     # Namespaces before what is in them, and accounts before pods: no controller-manager makes them here.
     for kinds in (("Namespace",), ("ServiceAccount", "DeviceClass", "Node"), ()):

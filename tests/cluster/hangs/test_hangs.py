@@ -27,7 +27,7 @@ def plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
         taint_rules=True,
     ) as plane:
         plane.kubectl("apply", f"--filename={MANIFESTS / 'device-classes.yaml'}")
-        plane.kubectl("apply", f"--filename={MANIFESTS / 'crds'}")
+        plane.kubectl("apply", f"--filename={MANIFESTS / 'crd'}")
         start_schedulers(plane, feature_gates=_GATES)
         yield plane
 

@@ -29,8 +29,7 @@ def install_definition(control_plane: ControlPlane, name: str) -> None:
     except (ToolMissingError, subprocess.CalledProcessError) as error:
         unavailable(f"{module} cannot be had: {error}")
     control_plane.kubectl("apply", "--server-side", f"--filename={crd}")
-    definition = yaml.safe_load(crd.read_text())["metadata"]["name"]
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", f"crd/{definition}")
+    control_plane.wait_for_crds()
 
 
 @pytest.mark.parametrize("name", CRDS)

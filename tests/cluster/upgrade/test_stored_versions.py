@@ -71,7 +71,7 @@ def test_objects_of_a_former_version_are_stored_in_the_new_one_and_the_former_ca
     plane, only_old = control_plane, definition(path, OLD)
     name = only_old["metadata"]["name"]
     apply(plane, only_old)
-    plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{name}")
+    plane.wait_for_crds()
     apply(plane, *objects(only_old["spec"]["names"]["plural"]))
     condition = {"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": None}
     condition["lastTransitionTime"] = "2026-01-02T03:04:05Z"

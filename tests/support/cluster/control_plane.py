@@ -201,6 +201,18 @@ class ControlPlane:
             found: dict[str, Any] = json.load(answer)
             return found
 
+    def wait_for_crds(self, timeout_s: float = 60) -> None:
+        """Wait until all CustomResourceDefinitions are served. ``kubectl wait`` fails on one that has no status yet."""
+
+        def all_are_established() -> bool:
+            found = json.loads(self.kubectl("get", "crd", "--output=json"))["items"]
+            conditions = (item.get("status", {}).get("conditions") or () for item in found)
+            return all(
+                any(one["type"] == "Established" and one["status"] == "True" for one in had) for had in conditions
+            )
+
+        wait_until("all CustomResourceDefinitions are established", all_are_established, timeout_s=timeout_s)
+
     def kubectl(
         self,
         *argv: str | Path,

@@ -44,13 +44,7 @@ def install(plane: ControlPlane, *components: str, workloads: bool = False, mani
     if not workloads:
         documents = [document for document in documents if document["kind"] not in _WORKLOADS]
     plane.kubectl("apply", "--server-side", "--filename=-", input=yaml.safe_dump_all(documents))
-    plane.kubectl(
-        "wait",
-        "--for=condition=Established",
-        "--timeout=30s",
-        "crd/nodeinventories.rootport.dev",
-        "crd/devices.rootport.dev",
-    )
+    plane.wait_for_crds()
 
 
 def start_controller(
