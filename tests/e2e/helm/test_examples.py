@@ -59,7 +59,8 @@ def logs_of_one_gpu(rootport: RunningRootport, name: str) -> dict[str, str]:
     for document in changed:
         if document["kind"] == "Pod":
             (container,) = document["spec"]["containers"]
-            container["command"][-1] += "; trap 'exit 0' TERM; sleep 100000 & wait"
+            says = container["command"][-1].removesuffix("; sleep 15")
+            container["command"][-1] = f"{says}; trap 'exit 0' TERM; sleep 100000 & wait"
             pods.append(document["metadata"]["name"])
         else:
             spec = document["spec"].get("spec", document["spec"])
