@@ -145,6 +145,8 @@ def change(rootport: RunningRootport, version: Installation, prefix: str) -> Rol
     with watched_rollout(cluster.control_plane.kubeconfig, STARTING, prefix) as seen:
         version.apply()
         version.wait()
+        # It does not wait for pods that are ending, of which one may still lead.
+        wait_until("another controller leads", lambda: len(seen.leaders) > 1, timeout_s=60)
     print(f"{prefix}: {json.dumps(seen.figures())}")  # noqa: T201 - for `pytest -s`, and for the documents
     cluster.kubectl("delete", "pods", *seen.created, "--timeout=120s", timeout=130)
     return seen
