@@ -20,11 +20,6 @@ from tests.support.needed_tools import require_kubernetes
 QUICK: Final = "tests.support.quick_controller"
 
 
-def is_tainted(rootport: RunningRootport) -> bool:
-    devices = [device for item in rootport.slices() for device in item["spec"].get("devices", ())]
-    return bool(devices) and all(any(t["key"] == TAINT for t in device.get("taints", ())) for device in devices)
-
-
 def restart(rootport: RunningRootport, *options: str, module: str = "controller") -> None:
     assert rootport.controller is not None
     rootport.controller.stop()
@@ -41,13 +36,13 @@ def placing(rootport: RunningRootport) -> Iterator[RunningRootport]:
     kubectl("label", "namespace", "default", f"{LABEL}={ENABLED}")
     kubectl("label", "node", NODE_NAME, f"{LABEL}={MANAGED}")
     restart(rootport, "--placement=pack", module=QUICK)
-    wait_until("the devices are tainted", lambda: is_tainted(rootport), timeout_s=60)
+    wait_until("the devices are tainted", lambda: rootport.all_have_taint(TAINT), timeout_s=60)
     yield rootport
     rootport.delete_all()
     kubectl("label", "node", NODE_NAME, f"{LABEL}-")
     kubectl("label", "namespace", "default", f"{LABEL}-")
     restart(rootport)
-    wait_until("the taint is gone", lambda: not is_tainted(rootport), timeout_s=60)
+    wait_until("the taint is gone", lambda: not rootport.all_have_taint(TAINT), timeout_s=60)
     names = {item["metadata"]["name"] for item in documents(kustomized(plane))}
     for item in documents(kustomized(plane, "placement")):
         if item["metadata"]["name"] not in names:
@@ -94,7 +89,7 @@ def test_a_pod_and_a_nic_run_over_a_restart_and_after_it_is_turned_off(placing: 
     apply("apply", "--filename=-", input=manifest(pod("more", template="pair")))
     wait_until("the next one runs", lambda: phase(placing, "more") == "Running", timeout_s=60)
     apply("label", "node", NODE_NAME, f"{LABEL}-")
-    wait_until("the taint is gone", lambda: not is_tainted(placing), timeout_s=60)
+    wait_until("the taint is gone", lambda: not placing.all_have_taint(TAINT), timeout_s=60)
     apply("apply", "--filename=-", input=manifest(pod("scheduled", template="pair")))
     wait_until("the scheduler's runs", lambda: phase(placing, "scheduled") == "Running", timeout_s=60)
     assert {phase(placing, name) for name in ("stays", "more")} == {"Running"}

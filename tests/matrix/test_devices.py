@@ -51,24 +51,31 @@ def parts(rig: Rig, gpu: int, *sizes: dict[str, Any]) -> bool:
     return True
 
 
-def test_gpu_shares_in_bytes(rig: Rig, row: Row) -> None:
-    """Shares of a GPU, in core and bytes of memory"""
-    if parts(rig, 2, {"core": "50", "memory": "30Gi"}, {"core": "50", "memory": "40Gi"}):
-        rig.start(gpu_claim("more", rig.host.gpus[2], core="1", memory="1Gi"), pod("more", claim="more"))
+def shares(rig: Rig, row: Row, *sizes: dict[str, Any], more: dict[str, Any]) -> None:
+    """Record whether shares of one GPU run together; then one that asks for more than is left waits."""
+    if parts(rig, 2, *sizes):
+        rig.start(gpu_claim("more", rig.host.gpus[2], **more), pod("more", claim="more"))
         assert rig.waits("more")
         row.works()
     else:
         row.degraded(CONSUMABLE)
+
+
+def test_gpu_shares_in_bytes(rig: Rig, row: Row) -> None:
+    """Shares of a GPU, in core and bytes of memory"""
+    shares(
+        rig,
+        row,
+        {"core": "50", "memory": "30Gi"},
+        {"core": "50", "memory": "40Gi"},
+        more={"core": "1", "memory": "1Gi"},
+    )
 
 
 def test_gpu_shares_in_percent(rig: Rig, row: Row) -> None:
     """Shares of a GPU, in percent of core and memory"""
-    if parts(rig, 2, {"type_": "gpu-ratio", "memoryRatio": "60"}, {"type_": "gpu-ratio", "memoryRatio": "40"}):
-        rig.start(gpu_claim("more", rig.host.gpus[2], type_="gpu-ratio", memoryRatio="1"), pod("more", claim="more"))
-        assert rig.waits("more")
-        row.works()
-    else:
-        row.degraded(CONSUMABLE)
+    ratio = {"type_": "gpu-ratio"}
+    shares(rig, row, ratio | {"memoryRatio": "60"}, ratio | {"memoryRatio": "40"}, more=ratio | {"memoryRatio": "1"})
 
 
 def test_gpu_partitions(rig: Rig, row: Row) -> None:

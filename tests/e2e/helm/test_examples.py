@@ -343,7 +343,7 @@ def test_pods_on_a_managed_node(rootport: RunningRootport) -> None:
     kubectl, path = rootport.cluster.kubectl, EXAMPLES / "managed-nodes/pods.yaml"
     kubectl("label", "node", NODE_NAME, f"{LABEL}={MANAGED}")
     try:
-        wait_until("the devices are tainted", lambda: is_managed(rootport), timeout_s=60)
+        wait_until("the devices are tainted", lambda: rootport.all_have_taint(TAINT), timeout_s=60)
         rootport.apply(path)
         pods = [document for document in yaml.safe_load_all(path.read_text()) if document["kind"] == "Pod"]
         for name in (document["metadata"]["name"] for document in pods):
@@ -355,9 +355,4 @@ def test_pods_on_a_managed_node(rootport: RunningRootport) -> None:
     finally:
         rootport.delete(path)
         kubectl("label", "node", NODE_NAME, f"{LABEL}-")
-    wait_until("the taint is gone", lambda: not is_managed(rootport), timeout_s=60)
-
-
-def is_managed(rootport: RunningRootport) -> bool:
-    devices = [device for item in rootport.slices() for device in item["spec"].get("devices", ())]
-    return bool(devices) and all(any(one["key"] == TAINT for one in item.get("taints", ())) for item in devices)
+    wait_until("the taint is gone", lambda: not rootport.all_have_taint(TAINT), timeout_s=60)

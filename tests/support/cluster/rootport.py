@@ -148,6 +148,11 @@ class RunningRootport:
         """The driver's ResourceSlices."""
         return self.cluster.list(RESOURCE_SLICES, field_selector="spec.driver=rootport.dev")
 
+    def all_have_taint(self, key: str) -> bool:
+        """Whether devices are published, and each has a taint with this key."""
+        devices = [device for part in self.slices() for device in part["spec"].get("devices", ())]
+        return bool(devices) and all(any(one["key"] == key for one in item.get("taints", ())) for item in devices)
+
     def cdi_files(self) -> list[str]:
         """The names of the files in the CDI folder, temporary ones too."""
         return _names(self.cluster.machine.path(CDI_DIRECTORY))
